@@ -1,0 +1,101 @@
+/** The guest channel: what the host can ask of the agent inside a machine. Everything it answers is untrusted. */
+import type { Duplex, Readable } from 'node:stream';
+
+export interface ConnectOptions {
+  /** The VMM's unix socket of the agent channel. */
+  readonly socketPath: string;
+  /** 64 hex digits; what the agent currently expects of its host. */
+  readonly token: string;
+  readonly signal: AbortSignal;
+}
+
+/** One resume of any kind: sent after the last pause and before the first request. */
+export interface ResumeRequest {
+  readonly wallClockMs: number;
+  /** At least 32 bytes, fresh for this resume. */
+  readonly entropy: Uint8Array;
+  readonly hostname: string;
+  /** 32 hex digits for `/etc/machine-id`. */
+  readonly machineId: string;
+  /** Replaces the channel token; the template's own is in its snapshot and known to all clones. */
+  readonly token?: string;
+}
+
+export interface ResumeReport {
+  /** Guest wall clock minus host's after the step, as the guest read it; |x| must be within 50 ms. */
+  readonly clockSkewMs: number;
+  /** Boot id of the guest's kernel as seen now. */
+  readonly bootId: string;
+}
+
+export interface ProcessSpec {
+  /** Chosen by the caller; `[A-Za-z0-9_-]{1,64}`. */
+  readonly id: string;
+  readonly argv: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  /** Name in the guest's passwd. Default root. */
+  readonly user?: string;
+  readonly stdin?: boolean;
+  readonly pty?: { readonly cols: number; readonly rows: number };
+  readonly timeoutMs?: number;
+}
+
+export interface ProcessStatus {
+  readonly id: string;
+  readonly pid: number;
+  readonly state: 'running' | 'exited';
+  readonly exitCode: number | null;
+  readonly signal: number | null;
+  /** Ended by its own timeout. */
+  readonly isTimedOut: boolean;
+  readonly isOutOfMemory: boolean;
+}
+
+export type OutputStream = 'stdout' | 'stderr' | 'pty';
+
+/** A session with one agent. Closing it harms no process in the guest. */
+export interface GuestChannel extends AsyncDisposable {
+  /** Settles when the session ended (peer gone, protocol error, closed by us). Never rejects. */
+  readonly closed: Promise<void>;
+  ping(options: {
+    readonly signal: AbortSignal;
+  }): Promise<{ readonly version: string; readonly protocol: number }>;
+  resume(request: ResumeRequest, options: { readonly signal: AbortSignal }): Promise<ResumeReport>;
+  /** A byte tunnel to a TCP port inside the guest. Throws `function_port_closed` when nothing listens. */
+  tunnel(port: number, options: { readonly signal: AbortSignal }): Promise<Duplex>;
+  startProcess(spec: ProcessSpec, options: { readonly signal: AbortSignal }): Promise<ProcessStatus>;
+  processStatus(id: string, options: { readonly signal: AbortSignal }): Promise<ProcessStatus>;
+  /** Resolves when it has exited. */
+  waitProcess(id: string, options: { readonly signal: AbortSignal }): Promise<ProcessStatus>;
+  /** Output bytes from `offset` on; with `follow` until the process closed the stream. Retained tail is bounded by the agent. */
+  processOutput(
+    id: string,
+    stream: OutputStream,
+    options: { readonly offset?: number; readonly follow?: boolean; readonly signal: AbortSignal },
+  ): Promise<Readable>;
+  signalProcess(id: string, signal: number, options: { readonly signal: AbortSignal }): Promise<void>;
+  writeFile(
+    path: string,
+    body: Readable | Uint8Array,
+    options: { readonly mode?: number; readonly user?: string; readonly signal: AbortSignal },
+  ): Promise<void>;
+  readFile(path: string, options: { readonly signal: AbortSignal }): Promise<Readable>;
+  metrics(options: { readonly signal: AbortSignal }): Promise<GuestMetrics>;
+  /** Flushes the guest's filesystems. */
+  sync(options: { readonly signal: AbortSignal }): Promise<void>;
+  /** Ends the session now. Idempotent. */
+  close(): void;
+}
+
+export interface GuestMetrics {
+  readonly memoryTotalBytes: number;
+  readonly memoryUsedBytes: number;
+  readonly memoryCacheBytes: number;
+  readonly diskTotalBytes: number;
+  readonly diskUsedBytes: number;
+  readonly cpuCount: number;
+  /** Busy share since the previous call, 0–100 × cpuCount. */
+  readonly cpuUsedPercent: number;
+  readonly processCount: number;
+}

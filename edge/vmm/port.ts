@@ -1,0 +1,139 @@
+/** The VMM port: everything the edge asks of a virtual machine monitor, whichever it is. Contract before classes. */
+import type { MachineId } from '../../sdk/index.ts';
+
+/** Files of a snapshot on disk. All paths are absolute and are ours; nothing here comes from a guest. */
+export interface SnapshotFiles {
+  /** The base memory image; sparse, mapped privately by every clone, never written after capture. */
+  readonly memoryPath: string;
+  /** Device state as the VMM wrote it. */
+  readonly statePath: string;
+  /** The frozen disk layer (qcow2) which clones use as their backing file. */
+  readonly diskPath: string;
+}
+
+/** What decides the shape of a virtual machine. Part of the fingerprint: a clone must be started with the same. */
+export interface MachineShape {
+  readonly vcpus: number;
+  readonly memoryMiB: number;
+  /** Virtual size of the scratch disk. */
+  readonly diskMiB: number;
+  /** Read-only root filesystem, shared by all machines of a template. */
+  readonly rootPath: string;
+}
+
+/** Where a machine keeps its files: owner record, sockets, console, overlay. Mode 0700, owned by one machine. */
+export interface MachineDirectory {
+  readonly path: string;
+}
+
+export interface BootOptions {
+  readonly id: MachineId;
+  readonly shape: MachineShape;
+  readonly kernelPath: string;
+  readonly initrdPath: string;
+  /** Appended to the driver's own kernel command line. */
+  readonly kernelArgs: readonly string[];
+  /** Created by the driver as a sparse file of `memoryMiB`, mapped shared: it becomes the base image. */
+  readonly memoryPath: string;
+  readonly signal: AbortSignal;
+}
+
+export interface BlankOptions {
+  readonly id: MachineId;
+  readonly shape: MachineShape;
+  readonly snapshot: SnapshotFiles;
+  readonly signal: AbortSignal;
+}
+
+/** Why a VMM is no more. */
+export interface VmmExit {
+  readonly exitCode: number | null;
+  readonly signalName: string | null;
+  /** True when we asked for it. */
+  readonly isExpected: boolean;
+  /** Last lines of the VMM's stderr (at most 4 KiB). */
+  readonly stderrTail: string;
+  /** Last lines of the guest's console (at most 8 KiB), control characters escaped. */
+  readonly consoleTail: string;
+}
+
+/** What holds for a VMM in any phase. */
+export interface VmmProcess extends AsyncDisposable {
+  readonly id: MachineId;
+  readonly pid: number;
+  readonly directory: MachineDirectory;
+  /** Path of the unix socket on which the agent's channel is reachable. */
+  readonly agentSocketPath: string;
+  /** Settles once, when the process ended. Never rejects. */
+  readonly exited: Promise<VmmExit>;
+  consoleTail(): Promise<string>;
+  /** SIGKILL, wait, remove the directory. Idempotent; bounded by a deadline; reports what it could not remove. */
+  dispose(): Promise<void>;
+}
+
+/** Device state can be loaded exactly once. */
+export interface BlankVmm extends VmmProcess {
+  readonly phase: 'blank';
+  /** Feeds the state; afterwards the machine is paused. On failure the VMM is disposed and the error has its last lines. */
+  load(statePath: string, options: { readonly signal: AbortSignal }): Promise<PausedVmm>;
+}
+
+export interface RunningVmm extends VmmProcess {
+  readonly phase: 'running';
+  pause(): Promise<PausedVmm>;
+}
+
+export interface PausedVmm extends VmmProcess {
+  readonly phase: 'paused';
+  resume(): Promise<RunningVmm>;
+  /**
+   * Saves device state to `statePath` (RAM is not in it: `x-ignore-shared`). The machine stays paused.
+   * @returns bytes written
+   */
+  saveState(statePath: string, options: { readonly signal: AbortSignal }): Promise<number>;
+  /** Asks the VMM to flush and end, for the template's own boot: its memory file is then the base image. */
+  quit(): Promise<void>;
+}
+
+/** What a snapshot depends on beside its own files; a mismatch means rebuild, never "try anyway". */
+export interface VmmFingerprint {
+  readonly vmm: string;
+  readonly vmmVersion: string;
+  readonly accelerator: 'kvm' | 'tcg';
+  readonly cpuModel: string;
+  readonly board: string;
+  readonly hostKernel: string;
+}
+
+export interface AcceleratorVerdict {
+  readonly accelerator: 'kvm' | 'tcg';
+  /** A whole sentence for people: why this one. */
+  readonly reason: string;
+  readonly decidedAt: number;
+}
+
+/** A leftover found on disk when an edge starts. */
+export interface Leftover {
+  readonly id: MachineId;
+  readonly directory: MachineDirectory;
+  /** Null when the process named by the owner record (pid and start time) is gone. */
+  readonly pid: number | null;
+  /** Whatever the edge stored beside the owner record when the machine was made; unvalidated JSON. */
+  readonly note: unknown;
+}
+
+/** A VMM driver. Owns processes and their directories, nothing else. */
+export interface Vmm {
+  readonly fingerprint: VmmFingerprint;
+  readonly verdict: AcceleratorVerdict;
+  /** Starts the template's own machine: shared memory file, kernel, initrd. Running when it resolves. */
+  boot(options: BootOptions): Promise<RunningVmm>;
+  /** Starts a VMM that maps the snapshot's memory privately and waits for state. */
+  spawnBlank(options: BlankOptions): Promise<BlankVmm>;
+  /** All machine directories below the run directory, whoever made them. */
+  leftovers(): Promise<Leftover[]>;
+  /** Takes over a live leftover; the phase is read from the VMM. Throws `vmm_failed` when it does not answer. */
+  adopt(leftover: Leftover): Promise<RunningVmm | PausedVmm | BlankVmm>;
+  /** Kills what is left of it and removes its directory. */
+  remove(leftover: Leftover): Promise<void>;
+}

@@ -1,0 +1,1 @@
+export type { BlankMachine, MachineSource, PoolMachine } from './port.ts';
