@@ -1,0 +1,173 @@
+/** The admin API under `/v1`, field by field. One schema gives the route, the type and the OpenAPI document. */
+import { z } from 'zod';
+import { templateNamePattern } from '../ids.ts';
+import { startTypes } from '../invocation.ts';
+
+const epochMs = z.number().int().nonnegative().describe('instant, epoch milliseconds');
+const milliseconds = z.number().nonnegative();
+
+export const templateNameSchema = z
+  .string()
+  .regex(templateNamePattern, '1 to 63 of a-z, 0-9 and -, no dash at the ends');
+export const digestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
+export const versionNameSchema = z.string().regex(/^v[1-9][0-9]{0,8}$/);
+export const aliasNameSchema = z.string().regex(/^(?!v[0-9]+$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/);
+
+/** What a finished build reports, and what a version keeps for ever. */
+export const versionFactsSchema = z.strictObject({
+  digest: digestSchema,
+  builtAt: epochMs,
+  buildMs: milliseconds,
+  memoryBytes: z.number().int().describe('bytes of the base memory image that are really stored'),
+  stateBytes: z.number().int(),
+  diskBytes: z.number().int(),
+  accelerator: z.enum(['kvm', 'tcg']),
+  verifyRestoreMs: milliseconds.describe('state load to agent answered, in the verifying restore'),
+  verifyFirstResponseMs: milliseconds.nullable().describe('null for templates without a start command'),
+});
+export type VersionFacts = z.infer<typeof versionFactsSchema>;
+
+export const versionSchema = z.strictObject({
+  version: versionNameSchema,
+  digest: digestSchema,
+  createdAt: epochMs,
+  aliases: z.array(aliasNameSchema),
+  facts: versionFactsSchema,
+  definition: z.record(z.string(), z.unknown()).describe('the whole definition, defaults filled in'),
+});
+export type Version = z.infer<typeof versionSchema>;
+
+/** Weights are relative; one target is the usual case. */
+export const aliasTargetSchema = z.strictObject({
+  version: versionNameSchema,
+  weight: z.number().int().min(1).max(1000).default(1),
+});
+export const aliasSchema = z.strictObject({
+  template: templateNameSchema,
+  alias: aliasNameSchema,
+  targets: z.array(aliasTargetSchema).min(1).max(16),
+  updatedAt: epochMs,
+});
+export type Alias = z.infer<typeof aliasSchema>;
+export const setAliasRequestSchema = z.strictObject({ targets: z.array(aliasTargetSchema).min(1).max(16) });
+
+export const templateSchema = z.strictObject({
+  name: templateNameSchema,
+  createdAt: epochMs,
+  versions: z.number().int(),
+  latest: versionNameSchema.nullable(),
+  public: z.boolean(),
+});
+export type Template = z.infer<typeof templateSchema>;
+export const templateDetailSchema = z.strictObject({
+  ...templateSchema.shape,
+  history: z.array(versionSchema),
+  aliases: z.array(aliasSchema),
+});
+export type TemplateDetail = z.infer<typeof templateDetailSchema>;
+
+/** One line of the NDJSON answer of a publish. The last line is `result` or `error`. */
+export const publishEventSchema = z.discriminatedUnion('type', [
+  z.strictObject({
+    type: z.literal('task'),
+    id: z.string(),
+    title: z.string(),
+    state: z.enum(['started', 'done', 'failed', 'skipped']),
+    ms: milliseconds.optional(),
+  }),
+  z.strictObject({
+    type: z.literal('output'),
+    id: z.string(),
+    text: z.string().describe('output of the build or the guest, control characters escaped'),
+  }),
+  z.strictObject({
+    type: z.literal('result'),
+    template: templateNameSchema,
+    version: versionNameSchema,
+    digest: digestSchema,
+    unchanged: z.boolean(),
+    facts: versionFactsSchema,
+  }),
+  z.strictObject({ type: z.literal('error'), problem: z.record(z.string(), z.unknown()) }),
+]);
+export type PublishEvent = z.infer<typeof publishEventSchema>;
+
+export const machineSchema = z.strictObject({
+  id: z.string(),
+  node: z.string(),
+  template: templateNameSchema,
+  version: z.string(),
+  digest: digestSchema,
+  state: z.enum(['spawning', 'blank', 'restoring', 'ready', 'waking', 'serving', 'disposing']),
+  startedAt: epochMs,
+  invocations: z.number().int(),
+  inFlight: z.number().int(),
+  pid: z.number().int(),
+  privateBytes: z
+    .number()
+    .int()
+    .nullable()
+    .describe('guest RAM that is not shared with the template; null when not sampled'),
+});
+export type MachineInfo = z.infer<typeof machineSchema>;
+
+export const poolSchema = z.strictObject({
+  node: z.string(),
+  template: templateNameSchema,
+  version: z.string(),
+  digest: digestSchema,
+  isDraining: z.boolean(),
+  target: z.strictObject({ ready: z.number().int(), blank: z.number().int(), max: z.number().int() }),
+  blank: z.number().int(),
+  restoring: z.number().int(),
+  ready: z.number().int(),
+  serving: z.number().int(),
+  waiting: z.number().int(),
+  starts: z.strictObject(
+    Object.fromEntries(startTypes.map((type) => [type, z.number().int()])) as Record<
+      (typeof startTypes)[number],
+      z.ZodNumber
+    >,
+  ),
+  failures: z.number().int(),
+  lastFailure: z.string().nullable(),
+});
+export type PoolInfo = z.infer<typeof poolSchema>;
+
+export const nodeSchema = z.strictObject({
+  id: z.string(),
+  isReady: z.boolean(),
+  isDraining: z.boolean(),
+  accelerator: z.enum(['kvm', 'tcg']),
+  acceleratorReason: z.string(),
+  isTenantBoundary: z.boolean().describe('false under software emulation'),
+  machines: z.number().int(),
+  maxMachines: z.number().int(),
+  versions: z.number().int(),
+  startedAt: epochMs,
+});
+export type NodeInfo = z.infer<typeof nodeSchema>;
+
+export const keySchema = z.strictObject({
+  id: z.string(),
+  name: z.string(),
+  prefix: z.string().describe('first characters of the key, enough to recognise it'),
+  createdAt: epochMs,
+  lastUsedAt: epochMs.nullable(),
+});
+export type KeyInfo = z.infer<typeof keySchema>;
+export const createKeyRequestSchema = z.strictObject({ name: z.string().min(1).max(100) });
+/** The only answer that ever carries the key itself. */
+export const createdKeySchema = z.strictObject({ ...keySchema.shape, key: z.string() });
+export type CreatedKey = z.infer<typeof createdKeySchema>;
+
+/** One line of `GET /v1/logs` (NDJSON). */
+export const logLineSchema = z.strictObject({
+  at: epochMs,
+  machine: z.string(),
+  stream: z.enum(['stdout', 'stderr', 'console']),
+  text: z.string(),
+});
+export type LogLine = z.infer<typeof logLineSchema>;
+
+export const listOf = <T extends z.ZodType>(item: T) => z.strictObject({ items: z.array(item) });
