@@ -35,6 +35,13 @@ export interface BootOptions {
   readonly kernelArgs: readonly string[];
   /** Created by the driver as a sparse file of `memoryMiB`, mapped shared: it becomes the base image. */
   readonly memoryPath: string;
+  /**
+   * Created by the driver as a qcow2 with an empty ext4 of `diskMiB` and no backing file: after `quit()` it is the frozen
+   * layer of the snapshot. The caller owns it, as it owns `memoryPath`; dispose() removes neither.
+   */
+  readonly diskPath: string;
+  /** Any JSON to keep beside the owner record; comes back as {@link Leftover.note}. At most 16 KiB. */
+  readonly note?: unknown;
   readonly signal: AbortSignal;
 }
 
@@ -42,6 +49,8 @@ export interface BlankOptions {
   readonly id: MachineId;
   readonly shape: MachineShape;
   readonly snapshot: SnapshotFiles;
+  /** Any JSON to keep beside the owner record; comes back as {@link Leftover.note}. At most 16 KiB. */
+  readonly note?: unknown;
   readonly signal: AbortSignal;
 }
 
@@ -64,9 +73,20 @@ export interface VmmProcess extends AsyncDisposable {
   readonly directory: MachineDirectory;
   /** Path of the unix socket on which the agent's channel is reachable. */
   readonly agentSocketPath: string;
+  /** Random name of this very process; a machine id never gets a second one, but records are compared by it. */
+  readonly generation: string;
+  /** The memory file which the VMM maps: shared for a boot, privately for a clone. For page statistics and deltas. */
+  readonly memoryPath: string;
   /** Settles once, when the process ended. Never rejects. */
   readonly exited: Promise<VmmExit>;
   consoleTail(): Promise<string>;
+  /** Replaces the note in the owner record, for example when a blank becomes a sandbox. At most 16 KiB of JSON. */
+  annotate(note: unknown): Promise<void>;
+  /**
+   * Lets go without ending it: closes our connections, so that a later edge can {@link Vmm.adopt} it. Afterwards only
+   * `id`, `pid` and the paths mean anything; `exited` never settles.
+   */
+  detach(): Promise<void>;
   /** SIGKILL, wait, remove the directory. Idempotent; bounded by a deadline; reports what it could not remove. */
   dispose(): Promise<void>;
 }
@@ -87,7 +107,9 @@ export interface PausedVmm extends VmmProcess {
   readonly phase: 'paused';
   resume(): Promise<RunningVmm>;
   /**
-   * Saves device state to `statePath` (RAM is not in it: `x-ignore-shared`). The machine stays paused.
+   * Saves device state to `statePath`, which must not exist (RAM is not in it: `x-ignore-shared`). The machine stays
+   * paused, also when saving failed (`disk_full`, `cancelled`): only a VMM that stops answering is disposed.
+   * Nothing is synced to the medium: whoever publishes the files does that.
    * @returns bytes written
    */
   saveState(statePath: string, options: { readonly signal: AbortSignal }): Promise<number>;
