@@ -11,12 +11,16 @@ export const snapshotFileNames = {
   state: 'device.state',
   disk: 'disk.qcow2',
   manifest: 'manifest.json',
+  /** The packed template folder as it was uploaded; a rebuild starts from it. */
+  source: 'source.tar.gz',
 } as const;
 
 export interface GuestImage {
   readonly kernelPath: string;
   readonly initrdPath: string;
   readonly kernelDigest: string;
+  /** `sha256:…` of the initrd; it carries the agent, so a changed agent makes another version. */
+  readonly initrdDigest: string;
   readonly rootPath: string;
   readonly rootDigest: string;
 }
