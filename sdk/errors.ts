@@ -102,6 +102,12 @@ export const errorCodes = {
     blame: 'caller',
     remediation: 'Use one of the methods in the Allow header.',
   },
+  request_timeout: {
+    status: 408,
+    retryable: true,
+    blame: 'caller',
+    remediation: 'Send the head and the body without long gaps; the request was never completed.',
+  },
   conflict: {
     status: 409,
     retryable: false,
@@ -157,6 +163,13 @@ export const errorCodes = {
     remediation:
       'This is a defect of Snapgate; the log of the gateway has the cause under the same request id.',
   },
+  edge_lost: {
+    status: 500,
+    retryable: false,
+    blame: 'system',
+    remediation:
+      'The node went away before it answered, so the request may have been executed; check before sending it again.',
+  },
   snapshot_corrupt: {
     status: 500,
     retryable: false,
@@ -204,6 +217,12 @@ export const errorCodes = {
     retryable: true,
     blame: 'system',
     remediation: 'Wait for Retry-After, add a node, or raise the budget of the node.',
+  },
+  edge_unreachable: {
+    status: 503,
+    retryable: true,
+    blame: 'system',
+    remediation: 'The node could not be reached and did not get the request; `snapgate doctor` checks the host.',
   },
   draining: {
     status: 503,
