@@ -1,3 +1,4 @@
+export * from './client/index.ts';
 export * from './clock.ts';
 export * from './errors.ts';
 export * from './ids.ts';
