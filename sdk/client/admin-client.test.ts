@@ -145,7 +145,7 @@ test('a gateway that is not there is unreachable, with the errno in the message'
   server.close();
   await once(server, 'close');
   await assert.rejects(client.templates(), (error) => {
-    assert.ok(isUnreachable(error));
+    assert.ok(isUnreachable(error) && error instanceof GatewayError);
     assert.match(error.message, /ECONNREFUSED/);
     return true;
   });
@@ -163,7 +163,10 @@ test('an error which the gateway itself sends is never taken for an unreachable 
 test('a gateway that accepts and never answers is given up at the deadline', async (context) => {
   const { url } = await serve(context, () => {});
   const client = createAdminClient({ url, timeoutMs: 30 });
-  await assert.rejects(client.templates(), (error) => isUnreachable(error) && /in time/.test(error.message));
+  await assert.rejects(
+    client.templates(),
+    (error: Error) => isUnreachable(error) && /in time/.test(error.message),
+  );
 });
 
 test("the caller's own signal makes it a cancellation", async (context) => {

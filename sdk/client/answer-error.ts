@@ -64,7 +64,7 @@ export function errorOfTransport(cause: unknown, what: string, signal?: AbortSig
 }
 
 /** The gateway could not be reached at all, as opposed to an error which it sent. */
-export const isUnreachable = (error: unknown): error is GatewayError =>
+export const isUnreachable = (error: unknown): boolean =>
   isGatewayError(error, 'host_not_ready') && error.details.component === 'sdk';
 
 /** `fetch` hides the errno two causes deep, and in an `AggregateError` where a name has several addresses. */
