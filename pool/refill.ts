@@ -1,0 +1,159 @@
+/** Keeps a pool at its size in the background: up at once, down slowly, never in a hot loop. */
+import type { Clock } from '../sdk/index.ts';
+import { createBackoff } from './backoff.ts';
+import type { BringUp } from './bring-up.ts';
+import type { PoolLimits } from './options.ts';
+import type { Sizing, SizingDecision } from './sizing.ts';
+import type { Slot } from './slot.ts';
+
+/** What there is, for {@link planRefill}. */
+export interface RefillInventory {
+  readonly ready: number;
+  /** On the way to ready, claimed by nobody. */
+  readonly restoring: number;
+  readonly blank: number;
+  /** On the way to blank, claimed by nobody. */
+  readonly spawning: number;
+  /** Places left under `max`. */
+  readonly places: number;
+}
+
+/** Blanks to restore and VMMs to spawn now. Ready machines come first, then blanks; both count what is under way. */
+export function planRefill(
+  have: RefillInventory,
+  want: { readonly ready: number; readonly blank: number },
+): { readonly restore: number; readonly spawn: number } {
+  const missing = Math.max(0, want.ready - have.ready - have.restoring);
+  const restore = Math.min(missing, have.blank);
+  const blanksWanted = missing - restore + want.blank;
+  const blanksComing = have.blank - restore + have.spawning;
+  return { restore, spawn: Math.max(0, Math.min(blanksWanted - blanksComing, have.places)) };
+}
+
+export interface RefillDeps {
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly slots: ReadonlySet<Slot>;
+  readonly bringUp: BringUp;
+  readonly sizing: Sizing;
+  readonly limits: () => PoolLimits;
+  /** A new slot that counts at once, or null when the node has no place for a refill. */
+  readonly openSlot: () => Slot | null;
+  /** Runs the pool's round again, which calls {@link Refill.run}. */
+  readonly poke: () => void;
+}
+
+/** How often a surplus is looked at, and the least time between two shrinks. */
+const shrinkMs = 5_000;
+/** Pause after the node refused a refill. */
+const refusedMs = 1_000;
+
+export class Refill {
+  readonly #deps: RefillDeps;
+  readonly #backoff;
+  #heldUntil = 0;
+  #surplusSince: number | null = null;
+  #review: { readonly at: number; readonly cancel: () => void } | null = null;
+
+  constructor(deps: RefillDeps) {
+    this.#deps = deps;
+    this.#backoff = createBackoff(deps);
+  }
+
+  /** The size aimed at now, and why. */
+  decide(): SizingDecision {
+    const { ready, max } = this.#deps.limits();
+    return this.#deps.sizing.decide({ floor: ready, ceiling: max });
+  }
+
+  /** A machine failed, outside any invocation's answer: wait before making the next. */
+  failed(): void {
+    this.#backoff.failed();
+  }
+
+  /** Makes nothing for a while; for memory pressure. */
+  hold(durationMs: number): void {
+    this.#heldUntil = Math.max(this.#heldUntil, this.#deps.clock.monotonic() + durationMs);
+  }
+
+  run(): void {
+    const { clock, slots, bringUp } = this.#deps;
+    const decision = this.decide();
+    const limits = this.#deps.limits();
+    const unclaimed = (kind: Slot['state']['kind']) =>
+      [...slots].filter((slot) => slot.state.kind === kind && slot.claims.size === 0);
+    const ready = unclaimed('ready');
+    const blank = unclaimed('blank');
+    const parking = unclaimed('restoring').filter(
+      (slot) => slot.state.kind === 'restoring' && !slot.state.awake,
+    );
+    const plan = planRefill(
+      {
+        ready: ready.length,
+        restoring: unclaimed('queued').length + parking.length,
+        blank: blank.length,
+        spawning: unclaimed('spawning').length,
+        places: limits.max - slots.size,
+      },
+      { ready: decision.ready, blank: limits.blank },
+    );
+    if (plan.restore + plan.spawn > 0) {
+      const waitMs = Math.max(this.#backoff.waitMs(), this.#heldUntil - clock.monotonic());
+      if (waitMs > 0) this.#reviewIn(waitMs);
+      else {
+        for (const slot of blank.slice(0, plan.restore)) bringUp.restore(slot, 'refill', false);
+        this.#spawn(plan.spawn);
+      }
+    }
+    const surplus = [
+      ...ready.slice(0, Math.max(0, ready.length - decision.ready)),
+      ...blank.slice(0, Math.max(0, blank.length - plan.restore - limits.blank)),
+    ];
+    this.#shrink(surplus);
+    if (decision.because !== 'floor') this.#reviewIn(shrinkMs);
+  }
+
+  stop(): void {
+    this.#review?.cancel();
+    this.#review = null;
+  }
+
+  #spawn(count: number): void {
+    for (let made = 0; made < count; made += 1) {
+      const slot = this.#deps.openSlot();
+      if (slot === null) {
+        this.#reviewIn(refusedMs * (0.5 + this.#deps.random()));
+        return;
+      }
+      this.#deps.bringUp.spawn(slot, 'refill');
+    }
+  }
+
+  /** Gives back one machine per step, and only after the surplus has lasted a step. */
+  #shrink(surplus: readonly Slot[]): void {
+    const [first] = surplus;
+    if (first === undefined) {
+      this.#surplusSince = null;
+      return;
+    }
+    const now = this.#deps.clock.monotonic();
+    this.#surplusSince ??= now;
+    if (now - this.#surplusSince >= shrinkMs) {
+      this.#surplusSince = now;
+      this.#deps.bringUp.discard(first, 'surplus');
+    }
+    this.#reviewIn(shrinkMs);
+  }
+
+  /** At most one timer, for the soonest review asked for. */
+  #reviewIn(delayMs: number): void {
+    const at = this.#deps.clock.monotonic() + delayMs;
+    if (this.#review !== null && this.#review.at <= at) return;
+    this.#review?.cancel();
+    const cancel = this.#deps.clock.schedule(delayMs, () => {
+      this.#review = null;
+      this.#deps.poke();
+    });
+    this.#review = { at, cancel };
+  }
+}
