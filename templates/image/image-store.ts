@@ -122,6 +122,8 @@ export function createImageStore(rootPath: string): ImageStore {
       return digestSchema.safeParse(digest).success ? readImage(digest) : null;
     },
     async build(key, kind, fill) {
+      // VMMs run as users of their own and read images, so the way to them is open; staging is not.
+      await mkdir(rootPath, { recursive: true, mode: 0o755 });
       await using directory = await staging.create();
       const contents = await fill(directory.path);
       const files: Record<string, { bytes: number; sha256: string }> = {};
