@@ -1,4 +1,5 @@
-import { createReadStream } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { type AdminClient, GatewayError, type InvocationStart, visibleText } from '../../sdk/index.ts';
 import { collected, wholeNumber } from './command-options.ts';
@@ -35,8 +36,9 @@ export function invokeCommand({ context, client, setExitCode }: Deps): Command {
     .option('--session <id>', 'calls of one session go to one machine')
     .option('--timeout-ms <ms>', "budget of the function's own time", wholeNumber(1, 86_400_000))
     .action(async (template: string, path: string, flags: Flags) => {
+      await using resources = new AsyncDisposableStack();
       const headers = parseHeaders(flags.header);
-      const body = flags.data === undefined ? undefined : requestBody(flags.data, context);
+      const body = flags.data === undefined ? undefined : await requestBody(flags.data, context, resources);
       if (body !== undefined && !headers.has('content-type'))
         headers.set('content-type', guessType(flags.data));
       const { response, start } = await client().invoke(template, {
@@ -72,9 +74,16 @@ function parseHeaders(lines: readonly string[]): Headers {
 }
 
 // Bytes, not a string: `fetch` would add a content type of its own to a string.
-function requestBody(data: string, { stdin }: CliContext): Uint8Array | AsyncIterable<Uint8Array> {
-  if (data === '@-') return stdin;
-  return data.startsWith('@') ? createReadStream(data.slice(1)) : new TextEncoder().encode(data);
+async function requestBody(
+  data: string,
+  context: CliContext,
+  resources: AsyncDisposableStack,
+): Promise<Uint8Array | AsyncIterable<Uint8Array>> {
+  if (data === '@-') return context.stdin;
+  if (!data.startsWith('@')) return new TextEncoder().encode(data);
+  // Opened here, so that a wrong path fails before anything is sent.
+  const file = resources.use(await open(resolve(context.workingDirectory, data.slice(1))));
+  return file.createReadStream();
 }
 
 function guessType(data: string | undefined): string {

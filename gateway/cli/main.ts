@@ -4,7 +4,7 @@ import { enableCompileCache } from 'node:module';
 import { homedir } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
-// Saves a third of the start of a light command: 0.30 s → 0.20 s for `ps` (measured). It lies beside the code, so it
+// Saves a quarter of the start of a light command: 0.44 s → 0.32 s of CPU for `ps` (measured). It lies beside the code, so it
 // is no less trusted than the code, and where that cannot be written Node goes without. It must be on before imports.
 enableCompileCache(fileURLToPath(new URL('../../node_modules/.cache/snapgate', import.meta.url)));
 const { runCli } = await import('./cli.ts');

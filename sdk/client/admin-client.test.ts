@@ -213,6 +213,19 @@ test('a publish streams the archive up and its events down, and ends with the re
   assert.deepEqual(types, ['task', 'output', 'result']);
 });
 
+test('an archive that cannot be read is no fault of the gateway', async (context) => {
+  const { client } = await serve(context, (request) => void request.resume());
+  async function* broken() {
+    yield Buffer.from('some');
+    throw new Error('EIO');
+  }
+  await assert.rejects(collect(client.publish('hello', broken())), (error) => {
+    assert.ok(isGatewayError(error, 'invalid_request'));
+    assert.equal((error.details.cause as Error).message, 'EIO');
+    return true;
+  });
+});
+
 test('a failed build rejects with the output of the guest', async (context) => {
   const problem = toProblem(new GatewayError('build_failed', 'never ready', { output: 'SyntaxError' }));
   const { client } = await serve(context, (_, response) =>

@@ -67,15 +67,17 @@ export function errorOfTransport(cause: unknown, what: string, signal?: AbortSig
 export const isUnreachable = (error: unknown): boolean =>
   isGatewayError(error, 'host_not_ready') && error.details.component === 'sdk';
 
-/** `fetch` hides the errno two causes deep, and in an `AggregateError` where a name has several addresses. */
+/** `fetch` hides the reason several causes deep, and in an `AggregateError` where a name has several addresses. */
 function reasonOf(error: unknown): string {
+  let reason = String(error);
   let current = error;
   for (let depth = 0; depth < 5 && current instanceof Error; depth++) {
-    const code = (current as { code?: unknown }).code;
+    const { code } = current as { code?: unknown };
     if (typeof code === 'string') return code;
+    reason = current.message;
     current = current instanceof AggregateError ? current.errors[0] : current.cause;
   }
-  return error instanceof Error ? error.message : String(error);
+  return reason;
 }
 
 function parseJson(text: string): unknown {

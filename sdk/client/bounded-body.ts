@@ -32,22 +32,33 @@ export async function readText(response: Response, maxBytes: number): Promise<st
   }
 }
 
-/** What `fetch` takes for a body; a stream is pulled only as fast as the connection accepts it. */
-export function toFetchBody(source: BodySource): FetchBody {
+/**
+ * What `fetch` takes for a body; a stream is pulled only as fast as the connection accepts it. `onFailure` is told when
+ * reading the source fails, because `fetch` reports that as if the connection had.
+ */
+export function toFetchBody(source: BodySource, onFailure: (error: unknown) => void): FetchBody {
   if (typeof source === 'string' || source instanceof Uint8Array || source instanceof Blob) {
     return source as FetchBody;
   }
-  return source instanceof ReadableStream ? source : streamOf(source);
+  return source instanceof ReadableStream ? source : streamOf(source, onFailure);
 }
 
 // `ReadableStream.from` would do, but browsers do not all have it.
-function streamOf(source: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
+function streamOf(
+  source: AsyncIterable<Uint8Array>,
+  onFailure: (error: unknown) => void,
+): ReadableStream<Uint8Array> {
   const iterator = source[Symbol.asyncIterator]();
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
-      const { done, value } = await iterator.next();
-      if (done) controller.close();
-      else controller.enqueue(value);
+      try {
+        const { done, value } = await iterator.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      } catch (error) {
+        onFailure(error);
+        throw error;
+      }
     },
     async cancel() {
       await iterator.return?.();

@@ -49,19 +49,28 @@ export function createTransport(options: TransportOptions): Transport {
 
   const describe = (send: Send) => `${send.method} ${base}${send.path}`;
 
-  function dispatch({ method, path, headers, body, signal }: Send): Promise<Response> {
+  async function dispatch(send: Send): Promise<Response> {
+    const { method, path, headers, body, signal } = send;
     const sent = new Headers(headers);
     if (options.apiKey !== undefined && !sent.has('authorization')) {
       sent.set('authorization', `Bearer ${options.apiKey}`);
     }
-    return doFetch(`${base}${path}`, {
-      method,
-      headers: sent,
-      // A redirect would take the key to wherever it points.
-      redirect: 'manual',
-      ...(body === undefined ? {} : { body: toFetchBody(body), duplex: 'half' as const }),
-      ...(signal === undefined ? {} : { signal }),
-    });
+    let bodyFailure: unknown;
+    const onFailure = (error: unknown) => {
+      bodyFailure = error;
+    };
+    try {
+      return await doFetch(`${base}${path}`, {
+        method,
+        headers: sent,
+        // A redirect would take the key to wherever it points.
+        redirect: 'manual',
+        ...(body === undefined ? {} : { body: toFetchBody(body, onFailure), duplex: 'half' as const }),
+        ...(signal === undefined ? {} : { signal }),
+      });
+    } catch (error) {
+      throw bodyFailure === undefined ? error : unreadableBody(bodyFailure, describe(send));
+    }
   }
 
   async function raw(send: Send): Promise<Response> {
@@ -128,6 +137,14 @@ function parseBase(text: string): string {
   }
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
 }
+
+const unreadableBody = (cause: unknown, what: string) =>
+  cause instanceof GatewayError
+    ? cause
+    : new GatewayError('invalid_request', `the body for ${what} could not be read`, {
+        component: 'sdk',
+        cause,
+      });
 
 function validated<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   const result = schema.safeParse(value);
