@@ -1,0 +1,78 @@
+/** The typed phases of a VMM over one process: each object offers only what its phase allows. */
+import type { BlankVmm, PausedVmm, RunningVmm, VmmProcess as VmmProcessPort } from '../port.ts';
+import { vmmFileNames } from './machine-files.ts';
+import { drainState, feedState } from './migration.ts';
+import type { VmmProcess } from './vmm-process.ts';
+
+const vmmCodes = { failed: 'vmm_failed', timeout: 'vmm_failed' } as const;
+const restoreCodes = { failed: 'restore_failed', timeout: 'restore_timeout' } as const;
+/** Writing back a full disk layer to a slow medium takes a while; after that the VMM is killed. */
+const quitDeadlineMs = 30_000;
+
+function common(process: VmmProcess): VmmProcessPort {
+  return {
+    id: process.id,
+    pid: process.pid,
+    generation: process.record.generation,
+    memoryPath: process.record.memoryPath,
+    directory: { path: process.files.path },
+    agentSocketPath: process.files.agentSocket,
+    exited: process.exited,
+    consoleTail: async () => process.consoleTail(),
+    annotate: (note) => process.annotate(note),
+    detach: async () => process.detach(),
+    dispose: () => process.dispose(),
+    [Symbol.asyncDispose]: () => process.dispose(),
+  };
+}
+
+/** A VMM that waits for device state. */
+export function blankVmm(process: VmmProcess): BlankVmm {
+  return {
+    ...common(process),
+    phase: 'blank',
+    load: (statePath, { signal }) =>
+      process.step('load', 'restore the machine', restoreCodes, async () => {
+        await feedState(process.qmp, process.files.incomingSocket, statePath, signal);
+        return pausedVmm(process);
+      }),
+  };
+}
+
+/** A VMM whose vCPUs stand still. */
+export function pausedVmm(process: VmmProcess): PausedVmm {
+  return {
+    ...common(process),
+    phase: 'paused',
+    resume: () =>
+      process.step('resume', 'resume the machine', vmmCodes, async () => {
+        await process.qmp.execute('cont', {});
+        return runningVmm(process);
+      }),
+    saveState: (statePath, { signal }) =>
+      process.step('saveState', 'save the state of the machine', vmmCodes, () => {
+        const uri = `unix:${vmmFileNames.outgoing}`;
+        return drainState(process.qmp, { socketPath: process.files.outgoingSocket, uri, statePath }, signal);
+      }),
+    quit: () =>
+      process.step('quit', 'end the VMM', vmmCodes, async () => {
+        const ended = process.awaitEnd(quitDeadlineMs);
+        // The answer may get lost in the end it announces.
+        process.qmp.execute('quit', {}).catch(() => {});
+        await ended;
+      }),
+  };
+}
+
+/** A VMM whose guest runs. */
+export function runningVmm(process: VmmProcess): RunningVmm {
+  return {
+    ...common(process),
+    phase: 'running',
+    pause: () =>
+      process.step('pause', 'pause the machine', vmmCodes, async () => {
+        await process.qmp.execute('stop', {});
+        return pausedVmm(process);
+      }),
+  };
+}
