@@ -20,6 +20,8 @@ export interface ServiceOptions {
   readonly dataDirectory: string;
   /** `host:port`. Default: `SNAPGATE_LISTEN`, then the service's own. */
   readonly listen?: string;
+  /** Ends a start that is under way; a service that runs is ended by its `close`. */
+  readonly signal: AbortSignal;
 }
 
 /** Starts a service; rejects with `GatewayError` when the host or the configuration does not allow it. */
@@ -51,6 +53,7 @@ export function serviceCommand(name: string, description: string, { context, loa
             ? dataDirectories(context)[0]
             : resolve(context.workingDirectory, flags.data),
         ...(listen === undefined ? {} : { listen }),
+        signal: context.interrupted,
       });
       await write(context.stderr, `snapgate ${name} serves on ${service.url}; Ctrl-C stops it.\n`);
       if (!context.interrupted.aborted) await once(context.interrupted, 'abort');
