@@ -21,4 +21,4 @@ export function visibleText(text: string, options: { readonly lines?: 'one' | 'm
  */
 const unsafe =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what this is about
-  /[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
+  /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
