@@ -1,0 +1,203 @@
+import type { Readable } from 'node:stream';
+import type { Logger } from 'pino';
+import { createPools, type PoolObserver, type PoolStats } from '../pool/index.ts';
+import {
+  type Clock,
+  GatewayError,
+  type NodeId,
+  type NodeInfo,
+  type PoolInfo,
+  shortDigest,
+  type VersionDigest,
+} from '../sdk/index.ts';
+import {
+  type BuildDeps,
+  buildVersion,
+  inspectVersion,
+  rebuildVersion,
+  removeVersionFiles,
+  type SnapshotHost,
+} from '../templates/index.ts';
+import type { BuildEvent, EdgeClient, InvokeRequest, LogRequest, ServedVersion } from './client/port.ts';
+import type { EdgeConfig } from './config.ts';
+import type { ConnectOptions, GuestChannel } from './guest/index.ts';
+import { createInvoker, type LeaseSource } from './invoke/invoker.ts';
+import { LogCollector } from './logs/collector.ts';
+import { MachineRegistry } from './machine/registry.ts';
+import { createEdgeMetrics } from './metrics.ts';
+import { ServingSet } from './versions/serving-set.ts';
+import type { Vmm, VmmProcess } from './vmm/port.ts';
+
+export interface EdgeDeps {
+  readonly node: NodeId;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly random: () => number;
+  readonly vmm: Vmm;
+  readonly connectGuest: (options: ConnectOptions) => Promise<GuestChannel>;
+  readonly host: SnapshotHost;
+  readonly build: BuildDeps;
+  readonly privateBytes: (vmm: VmmProcess) => Promise<number | null>;
+  readonly logsDirectory: string;
+}
+
+/** An edge: owner of the machines of one node. `close` drains, `dispose` ends everything now. */
+export interface Edge extends EdgeClient, AsyncDisposable {
+  /** Stops admitting and waits for leases to end, at most `deadlineMs`; then ends what is left. */
+  close(options: { readonly deadlineMs: number }): Promise<void>;
+  /** Ends all machines now and waits for them. Idempotent. */
+  dispose(): Promise<void>;
+}
+
+/** Puts an edge together from its parts. Nothing starts before `setServing` names versions. */
+export function createEdge(
+  deps: EdgeDeps,
+  config: Pick<EdgeConfig, 'maxMachines' | 'concurrentRestores' | 'logBytes'>,
+): Edge {
+  const { clock, log, vmm } = deps;
+  const startedAt = clock.now();
+  const stopping = new AbortController();
+  let isDraining = false;
+
+  const logs = new LogCollector(clock, {
+    directory: deps.logsDirectory,
+    maxBytesPerMachine: config.logBytes,
+  });
+  const machines = new MachineRegistry({
+    node: deps.node,
+    nameOf: (digest) => serving.nameOf(digest),
+    privateBytes: deps.privateBytes,
+  });
+  const metrics = createEdgeMetrics({
+    stats: () => pools.stats(),
+    templateOf: (digest) => serving.nameOf(digest)?.template ?? null,
+  });
+  const observer: PoolObserver = {
+    ...metrics.observer,
+    transition(change) {
+      metrics.observer.transition(change);
+      machines.transition(change);
+      serving.transition(change);
+      if (change.reason !== null) {
+        log.debug(
+          { 'machine.id': change.machineId, from: change.from, reason: change.reason },
+          'machine discarded',
+        );
+      }
+    },
+    defect: (error) => log.error({ err: error }, 'pool defect'),
+  };
+  const pools = createPools({ clock, random: deps.random, observer }, config);
+  const serving = new ServingSet({
+    pools,
+    source: {
+      vmm,
+      node: deps.node,
+      clock,
+      connectGuest: deps.connectGuest,
+      onBlank: (blank, version) => machines.add(blank.vmm, version.digest, blank.startedAt),
+      onMachine: (machine, version) => {
+        if (version.definition.start !== undefined) logs.attach(machine);
+      },
+    },
+    inspect: (digest) => inspectVersion(deps.build, digest, { signal: stopping.signal }),
+    async rebuild(digest, reason) {
+      log.warn({ 'template.digest': digest, reason }, 'rebuilding version');
+      for await (const event of rebuildVersion(deps.build, digest, reason, { signal: stopping.signal })) {
+        if (event.type === 'task')
+          log.info({ 'template.digest': digest, task: event.title, state: event.state }, 'rebuild progress');
+      }
+    },
+    onError: (digest, error) => log.error({ err: error, 'template.digest': digest }, 'version not ready'),
+  });
+
+  async function leases(digest: VersionDigest): Promise<LeaseSource> {
+    if (isDraining) throw new GatewayError('draining', 'the node is stopping', { component: 'edge' });
+    const { pool, definition } = await serving.find(digest);
+    return { definition, acquire: (request) => pool.acquire(request) };
+  }
+  const invoker = createInvoker({ clock, leases, onLease: (id) => machines.invocation(id) });
+
+  async function nodeInfo(): Promise<NodeInfo> {
+    return {
+      id: deps.node,
+      isReady: !isDraining,
+      isDraining,
+      accelerator: vmm.verdict.accelerator,
+      acceleratorReason: vmm.verdict.reason,
+      isTenantBoundary: vmm.verdict.accelerator === 'kvm',
+      machines: machines.size,
+      maxMachines: config.maxMachines,
+      versions: serving.size,
+      startedAt,
+    };
+  }
+
+  const dispose = async () => {
+    isDraining = true;
+    stopping.abort(new GatewayError('draining', 'the node is stopping', { component: 'edge' }));
+    const { leftBehind } = await pools.dispose();
+    if (leftBehind > 0) log.error({ machines: leftBehind }, 'machines left behind');
+  };
+
+  return {
+    node: nodeInfo,
+    invoke: (request: InvokeRequest) => invoker.invoke(request),
+    upgrade: (request: InvokeRequest) => invoker.upgrade(request),
+    build(archive: Readable, { signal }): AsyncIterable<BuildEvent> {
+      return buildVersion(deps.build, archive, { signal: AbortSignal.any([signal, stopping.signal]) });
+    },
+    setServing: (versions: readonly ServedVersion[]) => serving.set(versions),
+    async removeVersion(digest) {
+      if (serving.nameOf(digest) !== undefined) {
+        throw new GatewayError('conflict', `version ${shortDigest(digest)} is being served`, {
+          component: 'edge',
+        });
+      }
+      await removeVersionFiles(deps.build.versionsDirectory, digest);
+    },
+    machines: () => machines.list(),
+    async pools(): Promise<PoolInfo[]> {
+      return [...serving.serving()].map(({ served, pool, definition }) =>
+        toPoolInfo(deps.node, served, definition.pool, pool.stats()),
+      );
+    },
+    logs: (request: LogRequest) => logs.read(request),
+    metrics: () => metrics.text(),
+    async close({ deadlineMs }) {
+      isDraining = true;
+      const expired = Promise.withResolvers<void>();
+      const cancel = clock.schedule(deadlineMs, expired.resolve);
+      await Promise.race([pools.drainAll(), expired.promise]);
+      cancel();
+      await dispose();
+    },
+    dispose,
+    [Symbol.asyncDispose]: dispose,
+  };
+}
+
+function toPoolInfo(
+  node: NodeId,
+  served: ServedVersion,
+  target: PoolInfo['target'],
+  stats: PoolStats,
+): PoolInfo {
+  const { machines } = stats;
+  return {
+    node,
+    template: served.template,
+    version: served.version,
+    digest: served.digest,
+    isDraining: stats.isDraining,
+    target,
+    blank: machines.blank + machines.spawning,
+    restoring: machines.restoring,
+    ready: machines.ready,
+    serving: machines.serving + machines.waking,
+    waiting: stats.waiting,
+    starts: { ...stats.starts },
+    failures: Object.values(stats.failures).reduce((sum, count) => sum + count, 0),
+    lastFailure: stats.lastFailure?.message ?? null,
+  };
+}

@@ -1,0 +1,88 @@
+import { GatewayError, isGatewayError } from '../../sdk/index.ts';
+import type { Machine } from '../machine/machine.ts';
+
+/** What went wrong between us and a function, before its response head. */
+export type InvokeFailure =
+  /** The caller went away. */
+  | { readonly kind: 'cancelled' }
+  /** The budget ran out. */
+  | { readonly kind: 'timeout' }
+  /** No byte reached the function: nothing can have run. */
+  | { readonly kind: 'not_delivered'; readonly error: GatewayError }
+  /** It may have run; only a harmless method may be tried again. */
+  | { readonly kind: 'broken'; readonly error: GatewayError };
+
+const codeOf = (error: unknown): string =>
+  typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'
+    ? error.code
+    : '';
+
+/** Asks the agent why nothing answers, so that a crashed function is not reported as a lost machine. */
+async function serviceVerdict(machine: Machine, template: string): Promise<GatewayError> {
+  const lost = new GatewayError(
+    'guest_unreachable',
+    `the machine of ${template} was lost while it answered`,
+    { component: 'guest' },
+  );
+  if (machine.isGone) return lost;
+  try {
+    const service = await machine.channel.processStatus('service', { signal: AbortSignal.timeout(1_000) });
+    if (service.state === 'running') {
+      return new GatewayError('guest_unreachable', `${template} closed the connection without an answer`, {
+        component: 'guest',
+      });
+    }
+    const how = service.isOutOfMemory
+      ? 'ran out of memory'
+      : service.signal !== null
+        ? `was ended by signal ${service.signal}`
+        : `exited with code ${service.exitCode}`;
+    return new GatewayError('function_crashed', `${template} ${how} before it answered`, {
+      component: 'guest',
+    });
+  } catch {
+    return lost;
+  }
+}
+
+/**
+ * Names a failed attempt. `signal` is the caller's, `budget` the function's own time.
+ * Anything unknown counts as broken: it is never retried unless the method is harmless.
+ */
+export async function classifyFailure(
+  error: unknown,
+  context: {
+    readonly machine: Machine;
+    readonly template: string;
+    readonly signal: AbortSignal;
+    readonly budget: AbortSignal;
+  },
+): Promise<InvokeFailure> {
+  if (context.signal.aborted) return { kind: 'cancelled' };
+  if (context.budget.aborted) return { kind: 'timeout' };
+  if (isGatewayError(error, 'function_port_closed')) {
+    const verdict = await serviceVerdict(context.machine, context.template);
+    return { kind: 'not_delivered', error: verdict.code === 'function_crashed' ? verdict : error };
+  }
+  if (isGatewayError(error, 'guest_unreachable')) return { kind: 'not_delivered', error };
+  if (codeOf(error) === 'UND_ERR_INVALID_ARG' || codeOf(error) === 'UND_ERR_NOT_SUPPORTED') {
+    return {
+      kind: 'broken',
+      error: new GatewayError(
+        'invalid_request',
+        `the request can't be forwarded: ${(error as Error).message}`,
+        { component: 'edge', cause: error },
+      ),
+    };
+  }
+  if (codeOf(error) === 'UND_ERR_HEADERS_OVERFLOW' || codeOf(error).startsWith('HPE_')) {
+    return {
+      kind: 'broken',
+      error: new GatewayError('function_crashed', `${context.template} sent a malformed HTTP response`, {
+        component: 'guest',
+        cause: error,
+      }),
+    };
+  }
+  return { kind: 'broken', error: await serviceVerdict(context.machine, context.template) };
+}

@@ -1,0 +1,100 @@
+import { EventEmitter, on } from 'node:events';
+import { join } from 'node:path';
+import {
+  type Clock,
+  type LogLine,
+  type MachineId,
+  shortDigest,
+  type VersionDigest,
+} from '../../sdk/index.ts';
+import type { LogRequest } from '../client/port.ts';
+import type { Machine } from '../machine/machine.ts';
+import { MachineLog, pruneLogs, readLogs } from './machine-log.ts';
+
+export interface LogCollectorOptions {
+  readonly directory: string;
+  readonly maxBytesPerMachine: number;
+}
+
+interface Tagged {
+  readonly digest: VersionDigest;
+  readonly line: LogLine;
+}
+
+/** Lines a slow follower may lag behind before it misses some. */
+const followerBacklog = 10_000;
+
+/** Collects what the functions of this edge print, machine by machine, and serves it to readers. */
+export class LogCollector {
+  readonly #clock: Clock;
+  readonly #options: LogCollectorOptions;
+  readonly #live = new EventEmitter<{ line: [Tagged] }>().setMaxListeners(0);
+  readonly #alive = new Set<MachineId>();
+
+  constructor(clock: Clock, options: LogCollectorOptions) {
+    this.#clock = clock;
+    this.#options = options;
+  }
+
+  /** Follows a machine's service from now on until it is gone. Errors end the following, never the machine. */
+  attach(machine: Machine): void {
+    const directory = this.#directoryOf(machine.digest);
+    const log = new MachineLog(
+      this.#clock,
+      { directory, machine: machine.id, maxBytes: this.#options.maxBytesPerMachine },
+      (line) => this.#live.emit('line', { digest: machine.digest, line }),
+    );
+    this.#alive.add(machine.id);
+    const ended = new AbortController();
+    const follow = async (stream: 'stdout' | 'stderr', offset: number) => {
+      const output = await machine.channel.processOutput('service', stream, {
+        offset,
+        follow: true,
+        signal: ended.signal,
+      });
+      for await (const chunk of output.setEncoding('utf8')) log.write(stream, chunk as string);
+    };
+    const run = async () => {
+      const status = await machine.channel.processStatus('service', { signal: ended.signal });
+      await Promise.all([follow('stdout', status.stdoutBytes), follow('stderr', status.stderrBytes)]);
+    };
+    run().catch(() => {});
+    void machine.gone.then(async () => {
+      const console = await machine.consoleTail().catch(() => '');
+      if (console !== '') log.write('console', `${console}\n`);
+      ended.abort();
+      await log.close();
+      this.#alive.delete(machine.id);
+      await pruneLogs(directory, (id) => this.#alive.has(id)).catch(() => {});
+    });
+  }
+
+  /** History first, then live lines when asked to follow. */
+  async *read(request: LogRequest): AsyncGenerator<LogLine> {
+    const wanted = (line: LogLine) =>
+      request.streams.includes(line.stream) &&
+      (request.machine === undefined || line.machine === request.machine);
+    const live = request.follow
+      ? on(this.#live, 'line', { signal: request.signal, highWaterMark: followerBacklog })
+      : null;
+    for (const digest of request.digests) {
+      const filter = {
+        tail: request.tail,
+        ...(request.machine === undefined ? {} : { machine: request.machine }),
+      };
+      yield* (await readLogs(this.#directoryOf(digest), filter)).filter(wanted);
+    }
+    if (live === null) return;
+    try {
+      for await (const [{ digest, line }] of live as AsyncIterable<[Tagged]>) {
+        if (request.digests.includes(digest) && wanted(line)) yield line;
+      }
+    } catch (error) {
+      if (!request.signal.aborted) throw error;
+    }
+  }
+
+  #directoryOf(digest: VersionDigest): string {
+    return join(this.#options.directory, shortDigest(digest));
+  }
+}

@@ -1,0 +1,48 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { GatewayError, type MachineId } from '../../sdk/index.ts';
+import type { GuestChannel, ResumeRequest } from '../guest/index.ts';
+
+/** How far a guest's wall clock may be from the host's when its first request comes. */
+const maxClockSkewMs = 50;
+/** The first round trip after a restore is slow (cold translation cache), so the step is repeated while it was too old. */
+const clockAttempts = 4;
+
+/** What tells a clone from its siblings. Stable for the machine's life, so a parked machine keeps its name. */
+export function machineIdentity(
+  template: string,
+  id: MachineId,
+): { readonly hostname: string; readonly machineId: string } {
+  return {
+    hostname: `${template.slice(0, 40)}-${id.slice(-8)}`,
+    machineId: createHash('sha256').update(`snapgate machine-id ${id}`).digest('hex').slice(0, 32),
+  };
+}
+
+/**
+ * Clock, entropy and identity, in one round trip, after the last pause and before the first request. Repeats the step
+ * until the clock is within 50 ms.
+ * @throws GatewayError `restore_failed` when a step fails or the clock can't be brought within bounds
+ */
+export async function resumeGuest(
+  channel: GuestChannel,
+  identity: { readonly hostname: string; readonly machineId: string },
+  options: { readonly signal: AbortSignal; readonly token?: string },
+): Promise<void> {
+  let skewMs = 0;
+  for (let attempt = 0; attempt < clockAttempts; attempt++) {
+    const request: ResumeRequest = {
+      ...identity,
+      wallClockMs: Date.now(),
+      entropy: randomBytes(64),
+      ...(options.token === undefined ? {} : { token: options.token }),
+    };
+    const report = await channel.resume(request, { signal: options.signal });
+    skewMs = report.clockSkewMs;
+    if (Math.abs(skewMs) <= maxClockSkewMs) return;
+  }
+  throw new GatewayError(
+    'restore_failed',
+    `the guest's clock is ${Math.round(skewMs)} ms off after ${clockAttempts} steps`,
+    { component: 'guest' },
+  );
+}

@@ -1,0 +1,152 @@
+/** Composition root of an edge: the one place that knows which driver stands behind which port. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { type Clock, systemClock } from '../sdk/index.ts';
+import {
+  createBuildLane,
+  createImageBuilder,
+  type GuestImage,
+  type KernelImage,
+  sweepVersions,
+} from '../templates/index.ts';
+import { createSnapshotHost } from './build/snapshot-host.ts';
+import { dataLayout, type EdgeConfig, edgeConfigSchema } from './config.ts';
+import { lockDataDirectory } from './data-lock.ts';
+import { createEdge, type Edge } from './edge.ts';
+import { connectGuest } from './guest/index.ts';
+import { checksumFiles, memoryUse } from './memory/index.ts';
+import { loadNodeId } from './node-identity.ts';
+import { createQemuVmm } from './vmm/qemu/index.ts';
+
+const root = join(import.meta.dirname, '..');
+const agentPath = join(root, 'templates/agent/build/agent');
+const shimPath = join(root, 'edge/native/build/map-private.so');
+
+/** Steps that may take long on a first start. */
+export type StartStep = (title: string) => void;
+
+export interface OpenEdgeDeps {
+  readonly log: Logger;
+  readonly onStep: StartStep;
+  readonly clock?: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** Removes what an earlier edge of this data directory left: its machines end before this one reports ready. */
+async function reclaim(vmm: Awaited<ReturnType<typeof createQemuVmm>>, log: Logger): Promise<void> {
+  for (const leftover of await vmm.leftovers()) {
+    await vmm.remove(leftover);
+    log.warn({ 'machine.id': leftover.id, pid: leftover.pid }, 'leftover machine removed');
+  }
+}
+
+/**
+ * Opens the edge of a data directory: locks it, prepares the guest kernel, decides on the accelerator, removes leftovers.
+ * The caller closes or disposes it, which also frees the lock.
+ * @throws GatewayError `host_not_ready`, `conflict` (another edge has the directory), `invalid_request` (configuration)
+ */
+export async function openEdge(
+  deps: OpenEdgeDeps,
+  input: Partial<EdgeConfig> & Pick<EdgeConfig, 'dataDirectory'>,
+): Promise<Edge> {
+  const config = edgeConfigSchema.parse(input);
+  const clock = deps.clock ?? systemClock;
+  const layout = dataLayout(config.dataDirectory);
+  for (const directory of [
+    config.dataDirectory,
+    layout.images,
+    layout.cache,
+    layout.versions,
+    layout.machines,
+    layout.logs,
+  ]) {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+  }
+  await using stack = new AsyncDisposableStack();
+  stack.use(await lockDataDirectory(config.dataDirectory));
+  const node = await loadNodeId(layout.node);
+  await sweepVersions(layout.versions);
+
+  const images = createImageBuilder({}, { dataPath: config.dataDirectory, agentPath });
+  const onProgress = (progress: { readonly message: string }) =>
+    deps.log.debug({ output: progress.message }, 'image build');
+  deps.onStep('Prepare the guest kernel');
+  const kernel = await images.ensureKernel({ signal: deps.signal, onProgress });
+  deps.onStep('Choose the accelerator');
+  const vmm = await createQemuVmm(
+    { now: () => clock.now() },
+    {
+      runDirectory: layout.machines,
+      cacheDirectory: layout.cache,
+      shimPath,
+      accelerator: config.accelerator,
+      probeGuest: { kernelPath: kernel.vmlinuzPath, initrdPath: kernel.initrdPath },
+      signal: deps.signal,
+    },
+  );
+  deps.log.info({ accelerator: vmm.verdict.accelerator, reason: vmm.verdict.reason }, 'accelerator chosen');
+  await reclaim(vmm, deps.log);
+
+  const host = createSnapshotHost({
+    vmm,
+    node,
+    clock,
+    connectGuest,
+    checksums: checksumFiles,
+    async image(definition, { onOutput, signal }) {
+      const recipe = { suite: definition.image.debian, packages: definition.image.packages };
+      const rootImage = await images.ensureRoot(recipe, {
+        signal,
+        onProgress: (progress) => onOutput(`${progress.message}\n`),
+      });
+      return guestImage(kernel, rootImage);
+    },
+  });
+  const edge = createEdge(
+    {
+      node,
+      clock,
+      log: deps.log,
+      random: Math.random,
+      vmm,
+      connectGuest,
+      host,
+      build: { host, versionsDirectory: layout.versions, clock, lane: createBuildLane() },
+      privateBytes: async (machine) => (await memoryUse(machine.pid, machine.memoryPath)).privateBytes,
+      logsDirectory: layout.logs,
+    },
+    config,
+  );
+  const held = stack.move();
+  const release = async () => held.disposeAsync();
+  return {
+    ...edge,
+    async close(options) {
+      await edge.close(options);
+      await release();
+    },
+    async dispose() {
+      await edge.dispose();
+      await release();
+    },
+    async [Symbol.asyncDispose]() {
+      await edge.dispose();
+      await release();
+    },
+  };
+}
+
+function guestImage(
+  kernel: KernelImage,
+  rootImage: { readonly rootPath: string; readonly digest: string },
+): GuestImage {
+  return {
+    kernelPath: kernel.vmlinuzPath,
+    initrdPath: kernel.initrdPath,
+    kernelDigest: `sha256:${kernel.digest}`,
+    initrdDigest: `sha256:${kernel.digest}`,
+    rootPath: rootImage.rootPath,
+    rootDigest: `sha256:${rootImage.digest}`,
+  };
+}

@@ -1,0 +1,94 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { PoolObserver, PoolsStats } from '../pool/index.ts';
+import type { TemplateName, VersionDigest } from '../sdk/index.ts';
+
+export interface EdgeMetricsDeps {
+  readonly stats: () => PoolsStats;
+  /** Null for versions that left. Ids never become labels; template names do. */
+  readonly templateOf: (digest: VersionDigest) => TemplateName | null;
+}
+
+export interface EdgeMetrics {
+  readonly observer: Required<Pick<PoolObserver, 'transition' | 'leased' | 'refused'>>;
+  /** Prometheus text. */
+  text(): Promise<string>;
+}
+
+const unnamed = 'retired';
+const restoreBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+/** What an operator watches of an edge: every pool transition, every start and refusal, and what the node holds. */
+export function createEdgeMetrics(deps: EdgeMetricsDeps): EdgeMetrics {
+  const registry = new Registry();
+  const registers = [registry];
+  const nameOf = (digest: VersionDigest) => deps.templateOf(digest) ?? unnamed;
+  const transitions = new Counter({
+    name: 'snapgate_pool_transitions_total',
+    help: 'Changes of state of pooled machines',
+    labelNames: ['template', 'from', 'to'],
+    registers,
+  });
+  const starts = new Counter({
+    name: 'snapgate_pool_leases_total',
+    help: 'Leases granted, by how their machine came to be',
+    labelNames: ['template', 'start'],
+    registers,
+  });
+  const refusals = new Counter({
+    name: 'snapgate_pool_refusals_total',
+    help: 'Requests for a machine that were refused, by error code',
+    labelNames: ['template', 'code'],
+    registers,
+  });
+  const waits = new Histogram({
+    name: 'snapgate_pool_wait_seconds',
+    help: 'Wait for a machine, by phase',
+    labelNames: ['template', 'phase'],
+    buckets: restoreBuckets,
+    registers,
+  });
+  new Gauge({
+    name: 'snapgate_pool_machines',
+    help: 'Machines now, by state',
+    labelNames: ['template', 'state'],
+    registers,
+    collect() {
+      this.reset();
+      for (const pool of deps.stats().pools) {
+        for (const [state, count] of Object.entries(pool.machines))
+          this.inc({ template: nameOf(pool.digest), state }, count);
+      }
+    },
+  });
+  new Gauge({
+    name: 'snapgate_pool_waiting_requests',
+    help: 'Requests waiting for a machine now',
+    labelNames: ['template'],
+    registers,
+    collect() {
+      this.reset();
+      for (const pool of deps.stats().pools) this.inc({ template: nameOf(pool.digest) }, pool.waiting);
+    },
+  });
+  new Gauge({
+    name: 'snapgate_node_machines_limit',
+    help: 'Machines this node may hold',
+    registers,
+    collect() {
+      this.set(deps.stats().maxMachines);
+    },
+  });
+  return {
+    observer: {
+      transition: ({ digest, from, to }) => transitions.inc({ template: nameOf(digest), from, to }),
+      leased({ digest, start, queueMs, restoreMs }) {
+        const template = nameOf(digest);
+        starts.inc({ template, start });
+        waits.observe({ template, phase: 'queue' }, queueMs / 1000);
+        waits.observe({ template, phase: 'restore' }, restoreMs / 1000);
+      },
+      refused: ({ digest, code }) => refusals.inc({ template: nameOf(digest), code }),
+    },
+    text: () => registry.metrics(),
+  };
+}
