@@ -1,0 +1,8 @@
+export {
+  createTemplateRegistry,
+  latestAlias,
+  type NewVersion,
+  type RegistryOptions,
+  type TemplateRegistry,
+} from './registry.ts';
+export type { RegisteredVersion } from './rows.ts';
