@@ -1,0 +1,149 @@
+/** The gateway: every part of it, put together over the collaborators that a composition root brings. */
+
+import type { Server } from 'node:http';
+import type { ServerOptions as TlsOptions } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { getRequestListener } from '@hono/node-server';
+import type { Logger } from 'pino';
+import type { Clock } from '../sdk/index.ts';
+import type { TemplateRegistry } from '../templates/index.ts';
+import { createApi } from './api/app.ts';
+import { ConnectionWatch } from './connections.ts';
+import { createFunctionDoor } from './functions/door.ts';
+import { createTrustCheck } from './functions/forwarded.ts';
+import type { KeyStore } from './keys/store.ts';
+import { createGatewayMetrics } from './metrics.ts';
+import type { GatewayOptions } from './options.ts';
+import type { Placement } from './placement.ts';
+import { createGatewayServer } from './server.ts';
+import { createServing } from './serving.ts';
+
+/** Everything is the caller's: the gateway disposes none of it. */
+export interface GatewayDeps {
+  readonly placement: Placement;
+  readonly registry: TemplateRegistry;
+  readonly keys: KeyStore;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Uniform in [0, 1). Default `Math.random`: it draws versions and jitter, no secrets. */
+  readonly random?: () => number;
+}
+
+export interface ListenOptions {
+  readonly host: string;
+  /** 0: one that is free. */
+  readonly port: number;
+  /** HTTPS with this key and certificate. */
+  readonly tls?: TlsOptions;
+}
+
+export interface Gateway extends AsyncDisposable {
+  /** Opens one more listener. @returns where it listens */
+  listen(options: ListenOptions): Promise<AddressInfo>;
+  /** Starts to declare the serving set to the edges; `/readyz` tells when they took it. */
+  start(): void;
+  /** Whether `/readyz` says so. */
+  readonly isReady: boolean;
+  /** Lets nobody in any more, waits for what is in flight, then {@link dispose}s. `signal` cuts the waiting short. */
+  close(options?: { readonly signal?: AbortSignal }): Promise<void>;
+  /** Ends every connection and timer now. Idempotent. */
+  dispose(): Promise<void>;
+}
+
+/** @param options from `gatewayOptionsSchema`, defaults filled in */
+export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gateway {
+  const { clock, log, registry, keys, placement } = deps;
+  const random = deps.random ?? Math.random;
+  const { limits, timeouts } = options;
+  const metrics = createGatewayMetrics();
+  const serving = createServing({ registry, placement, clock, log, random }, { ...limits, ...timeouts });
+  const servers = new Set<Server>();
+  const sockets = new Set<Socket>();
+  let isDraining = false;
+  let disposing: Promise<void> | undefined;
+
+  const functions = createFunctionDoor(
+    {
+      registry,
+      keys,
+      placement,
+      serving,
+      clock,
+      log,
+      metrics,
+      random,
+      connections: new ConnectionWatch(),
+      isDraining: () => isDraining,
+      isTrustedPeer: createTrustCheck(options.trustedProxies),
+    },
+    { ...limits, ...timeouts },
+  );
+  const isReady = () => serving.isReconciled && !isDraining;
+  const api = createApi({ registry, keys, placement, serving, clock, log, metrics, isReady }, options);
+  const listener = getRequestListener(api.fetch, { overrideGlobalObjects: false });
+
+  const stopListening = () => Promise.all(Array.from(servers, (server) => closed(server)));
+  const dispose = async (): Promise<void> => {
+    isDraining = true;
+    const stopped = stopListening();
+    for (const socket of sockets) socket.destroy();
+    await Promise.all([stopped, functions.whenIdle()]);
+    servers.clear();
+    await serving[Symbol.asyncDispose]();
+  };
+
+  return {
+    async listen({ host, port, tls }) {
+      const server = createGatewayServer({ functions, api: listener, metrics, clock }, options, tls);
+      server.on('connection', (socket) => {
+        sockets.add(socket);
+        socket.once('close', () => sockets.delete(socket));
+      });
+      await listening(server, host, port);
+      servers.add(server);
+      return server.address() as AddressInfo;
+    },
+    start: () => serving.start(),
+    get isReady() {
+      return isReady();
+    },
+    async close({ signal } = {}) {
+      isDraining = true;
+      const stopped = stopListening();
+      const idle = Promise.all([stopped, functions.whenIdle()]).then(() => {});
+      await (signal === undefined ? idle : Promise.race([idle, aborted(signal)]));
+      disposing ??= dispose();
+      await disposing;
+    },
+    dispose() {
+      disposing ??= dispose();
+      return disposing;
+    },
+    [Symbol.asyncDispose]() {
+      disposing ??= dispose();
+      return disposing;
+    },
+  };
+}
+
+function listening(server: Server, host: string, port: number): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  server.once('error', reject);
+  server.listen({ host, port }, () => {
+    server.off('error', reject);
+    resolve();
+  });
+  return promise;
+}
+
+/** Resolves when the last connection is gone; idle ones are closed at once. */
+function closed(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()));
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}

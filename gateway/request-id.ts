@@ -1,0 +1,7 @@
+import { randomName } from '../sdk/index.ts';
+
+const saneId = /^[A-Za-z0-9._~+/=:-]{1,128}$/;
+
+/** The caller's `x-request-id` when it is printable, short and single; else a new one of 20 characters. */
+export const requestIdOf = (header: string | string[] | undefined): string =>
+  typeof header === 'string' && saneId.test(header) ? header : randomName(20);

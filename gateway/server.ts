@@ -1,0 +1,169 @@
+/** The listener: which door a request goes through, and what becomes of what is no request. */
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerOptions,
+  type ServerResponse,
+} from 'node:http';
+import { createServer as createTlsServer, type ServerOptions as TlsOptions } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { type Clock, GatewayError } from '../sdk/index.ts';
+import { hasCode, toGatewayError } from './errors.ts';
+import type { FunctionDoor } from './functions/door.ts';
+import { createRouteParser, type FunctionRoute } from './functions/route.ts';
+import type { GatewayMetrics } from './metrics.ts';
+import type { GatewayOptions } from './options.ts';
+import { formatHead, problemAnswer } from './problem.ts';
+import { requestIdOf } from './request-id.ts';
+import { readRequestLine } from './request-line.ts';
+import { sendProblem } from './respond.ts';
+
+export interface ServerDeps {
+  readonly functions: FunctionDoor;
+  /** Everything that is no function call. */
+  readonly api: RequestListener;
+  readonly metrics: GatewayMetrics;
+  readonly clock: Clock;
+}
+
+/** Where a request goes. */
+type Dispatch =
+  | { readonly door: 'function'; readonly route: FunctionRoute; readonly host: string }
+  | { readonly door: 'api'; readonly path: string };
+
+const functionMethods = 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS';
+
+/** A server that does not listen yet; with `tls` it speaks HTTPS. Whoever made it closes it. */
+export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, tls?: TlsOptions): Server {
+  const { limits, timeouts } = options;
+  const parseRoute = createRouteParser(options.domain);
+  const respondOptions = {
+    clock: deps.clock,
+    lingerBytes: limits.lingerBytes,
+    lingerMs: timeouts.lingerMs,
+  };
+
+  const dispatch = (request: IncomingMessage): Dispatch => {
+    const { host, path } = readRequestLine(request);
+    const route = parseRoute(host, path);
+    return route === null ? { door: 'api', path } : { door: 'function', route, host };
+  };
+
+  const onRequest = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
+    try {
+      if (request.method === 'TRACE') throw methodRefused('TRACE');
+      const target = dispatch(request);
+      if (target.door === 'function') {
+        const facts = { host: target.host, protocol: protocolOf(request) };
+        deps.functions.handle({ request, response, route: target.route, expectsContinue }, facts);
+        return;
+      }
+      request.url = target.path;
+      if (expectsContinue) response.writeContinue();
+      deps.api(request, response);
+    } catch (thrown) {
+      const requestId = requestIdOf(request.headers['x-request-id']);
+      const error = toGatewayError(thrown);
+      const allow = error.code === 'method_not_allowed' ? functionMethods : undefined;
+      request.on('error', ignoreError);
+      sendProblem(
+        request,
+        response,
+        error,
+        { requestId, allow },
+        { ...respondOptions, mustClose: expectsContinue },
+      );
+    }
+  };
+
+  const shouldUpgrade = (request: IncomingMessage): boolean => {
+    // Clients offer HTTP/2 this way unasked (curl, Java); such an offer may be ignored, and then it is a plain request.
+    if (/^\s*h2c\s*$/i.test(request.headers.upgrade ?? '')) return false;
+    try {
+      return dispatch(request).door === 'function';
+    } catch {
+      return false;
+    }
+  };
+
+  const onUpgrade = (request: IncomingMessage, stream: Duplex, head: Buffer): void => {
+    const socket = stream as Socket;
+    const target = dispatch(request);
+    if (target.door !== 'function') throw new GatewayError('internal', 'an upgrade went to the wrong door');
+    const facts = { host: target.host, protocol: protocolOf(request) };
+    deps.functions.upgrade({ request, socket, head, route: target.route }, facts);
+  };
+
+  const serverOptions: ServerOptions = {
+    maxHeaderSize: limits.headerBytes,
+    headersTimeout: timeouts.headersMs,
+    // Bodies have an idle limit of their own (see `RequestBody`): a long upload is not a slow one.
+    requestTimeout: 0,
+    keepAliveTimeout: timeouts.keepAliveMs,
+    connectionsCheckingInterval: Math.min(1000, timeouts.headersMs),
+    // Checked by `readRequestLine`, which answers with a problem document.
+    requireHostHeader: false,
+    shouldUpgradeCallback: shouldUpgrade,
+  };
+  const server =
+    tls === undefined ? createServer(serverOptions) : createTlsServer({ ...serverOptions, ...tls });
+  server.maxConnections = limits.connections;
+  // Otherwise headers beyond 2000 vanish silently; their bytes are limited already.
+  server.maxHeadersCount = 0;
+  server
+    .on('request', (request, response) => onRequest(request, response, false))
+    .on('checkContinue', (request, response) => onRequest(request, response, true))
+    // Any other expectation is the function's to judge.
+    .on('checkExpectation', (request, response) => onRequest(request, response, false))
+    .on('upgrade', onUpgrade)
+    .on('connect', (_request, socket) => refuseRaw(socket, methodRefused('CONNECT'), functionMethods))
+    .on('clientError', (error, socket) => {
+      deps.metrics.malformedRequest(String((error as NodeJS.ErrnoException).code ?? 'unknown'));
+      if (hasCode(error, 'ECONNRESET') || !socket.writable) socket.destroy();
+      else refuseRaw(socket, malformed(error, limits.headerBytes));
+    })
+    .on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+      deps.metrics.connectionOpened();
+      socket.once('close', () => deps.metrics.connectionClosed());
+    });
+  return server;
+}
+
+/** Answers on a socket which the parser gave up, unless an answer to an earlier request is under way on it. */
+function refuseRaw(socket: Duplex, error: GatewayError, allow?: string): void {
+  socket.on('error', ignoreError);
+  const current = (socket as { _httpMessage?: ServerResponse | null })._httpMessage;
+  if (current?.headersSent) {
+    socket.destroy();
+    return;
+  }
+  const answer = problemAnswer(error, { requestId: requestIdOf(undefined), allow });
+  socket.end(formatHead(answer.status, [...answer.rawHeaders, 'connection', 'close']) + answer.body, () => {
+    socket.destroy();
+  });
+}
+
+function malformed(error: Error, headerBytes: number): GatewayError {
+  if (hasCode(error, 'HPE_HEADER_OVERFLOW')) {
+    const message = `the request line and headers are over the limit of ${headerBytes} bytes`;
+    return new GatewayError('headers_too_large', message, {
+      cause: error,
+      extra: { limitBytes: headerBytes },
+    });
+  }
+  if (hasCode(error, 'ERR_HTTP_REQUEST_TIMEOUT')) {
+    return new GatewayError('request_timeout', 'the headers did not come in time', { cause: error });
+  }
+  return new GatewayError('invalid_request', 'this is not a well-formed HTTP/1.1 request', { cause: error });
+}
+
+const methodRefused = (method: string) =>
+  new GatewayError('method_not_allowed', `${method} is not passed on, whatever it is for`);
+
+const protocolOf = (request: IncomingMessage): 'http' | 'https' =>
+  'encrypted' in request.socket ? 'https' : 'http';
+
+const ignoreError = (): void => {};
