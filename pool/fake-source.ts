@@ -12,6 +12,8 @@ export interface FakeSourceOptions {
   readonly primeMs?: number;
   readonly wakeMs?: number;
   readonly disposeMs?: number;
+  /** Whether operations end well although they were aborted meanwhile, as when the abort comes too late. Default false. */
+  readonly ignoresAbort?: boolean;
   /** Asked as each operation ends; an error makes it fail. */
   readonly fail?: (operation: FakeOperation) => Error | undefined;
 }
@@ -58,7 +60,7 @@ export function createFakeSource(
     await sleep(ms);
     const error = options.fail?.(operation);
     if (error !== undefined) throw error;
-    signal.throwIfAborted();
+    if (options.ignoresAbort !== true) signal.throwIfAborted();
   }
 
   /** One VMM as the pool holds it. A restore turns the blank into a machine: same VMM, other object. */

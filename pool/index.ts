@@ -5,11 +5,18 @@ export type { MachineStateKind } from './machine-state.ts';
 export type { PoolObserver, PoolTransition } from './observer.ts';
 export { checkPoolOptions, type PoolLimits, type PoolOptions, type ReusePolicy } from './options.ts';
 export { createPool, type Pool, type PoolDeps } from './pool.ts';
-export { createPools, type Pools, type PoolsStats } from './pool-set.ts';
+export {
+  createPools,
+  type Pools,
+  type PoolsDeps,
+  type PoolsOptions,
+  type PoolsStats,
+  type ServedVersion,
+} from './pool-set.ts';
 export type { BlankMachine, MachineSource, PoolMachine } from './port.ts';
 export type { AcquireRequest } from './reception.ts';
 export { createRestoreSemaphore, type RestorePriority, type RestoreSemaphore } from './semaphore.ts';
 export type { SheddableKind } from './shedding.ts';
-export type { Sizing, SizingDecision } from './sizing.ts';
+export { describeSizing, type Sizing, type SizingDecision } from './sizing.ts';
 export type { PoolStats } from './stats.ts';
 export { createVirtualClock, type VirtualClock } from './virtual-clock.ts';

@@ -170,9 +170,9 @@ export class Pools implements AsyncDisposable {
     const { maxMachines } = this.#options;
     const used = this.size + (this.#deps.otherMachines?.() ?? 0);
     if (used < maxMachines) return this.#deps.admit?.(kind, digest) ?? { kind: 'granted' };
-    if (kind === 'live') {
-      if (pool !== undefined) this.#starved.add(pool);
-      if (this.shed(1, ['blank', 'ready', 'idle']) > 0) return { kind: 'pending' };
+    if (kind === 'live' && pool !== undefined) {
+      this.#starved.add(pool);
+      if (this.#isMakingRoom() || this.shed(1, ['blank', 'ready', 'idle']) > 0) return { kind: 'pending' };
     }
     const error = new GatewayError(
       'node_at_capacity',
@@ -183,6 +183,15 @@ export class Pools implements AsyncDisposable {
       },
     );
     return { kind: 'refused', error };
+  }
+
+  /** Whether as many machines are on their way out as invocations wait for a place, so that no more need be shed. */
+  #isMakingRoom(): boolean {
+    let ending = 0;
+    let starving = 0;
+    for (const pool of this.#all()) ending += pool.ending;
+    for (const pool of this.#starved) starving += pool.starving;
+    return ending > 0 && ending >= starving;
   }
 
   /** A place is free: those who starve get it in turn, and ask again if it wasn't enough. */

@@ -124,6 +124,18 @@ export class Pool implements AsyncDisposable {
     return this.#context.slots.size;
   }
 
+  /** Machines of these that are being disposed of: places about to be free. */
+  get ending(): number {
+    let ending = 0;
+    for (const slot of this.#context.slots) if (slot.isEnding) ending += 1;
+    return ending;
+  }
+
+  /** Acquires that wait without a machine on its way for them. */
+  get starving(): number {
+    return this.#context.line.unclaimed;
+  }
+
   get isDraining(): boolean {
     return this.#isDraining;
   }
@@ -149,7 +161,8 @@ export class Pool implements AsyncDisposable {
 
   /** Changes sizes and bounds; machines above a lowered `max` go as they become idle. Throws `invalid_definition`. */
   setOptions(limits: Partial<PoolLimits>): void {
-    this.#options = checkPoolOptions({ ...this.#options, ...limits });
+    const { ready, blank, max, queue, ttl } = { ...this.#options, ...limits };
+    this.#options = checkPoolOptions({ ...this.#options, ready, blank, max, queue, ttl });
     this.#round();
   }
 
@@ -246,9 +259,8 @@ export class Pool implements AsyncDisposable {
   /** After `max` was lowered. */
   #trim(): void {
     const { slots, bringUp } = this.#context;
-    let excess = slots.size - this.#options.max;
+    const excess = slots.size - this.ending - this.#options.max;
     if (excess <= 0) return;
-    for (const slot of slots) if (slot.isEnding) excess -= 1;
     for (const slot of pickToShed(slots, excess, ['blank', 'ready', 'idle'], 0))
       bringUp.discard(slot, 'over_max');
   }
@@ -272,10 +284,8 @@ export class Pool implements AsyncDisposable {
 
   /** At `max`, an idle machine that the first waiter may not use makes room for one that it may. */
   #makeRoom(): void {
-    const { slots, line, bringUp } = this.#context;
-    let ending = 0;
-    for (const slot of slots) if (slot.isEnding) ending += 1;
-    if (ending >= line.unclaimed) return;
+    const { slots, bringUp } = this.#context;
+    if (this.ending >= this.starving) return;
     for (const slot of pickToShed(slots, 1, ['idle'], 0)) bringUp.discard(slot, 'evicted');
   }
 
@@ -331,14 +341,19 @@ export class Pool implements AsyncDisposable {
     const { state } = slot;
     const reason = 'reason' in state ? state.reason : null;
     if (event.type === 'discard') this.#context.counters.discarded(event.reason);
-    this.#context.observer.transition?.({
-      digest: this.digest,
-      machineId: (ownedBy(state) ?? ownedBy(from))?.id ?? null,
-      from: from.kind,
-      to: state.kind,
-      event: event.type,
-      reason,
-    });
+    // The machine has moved already; a defect in a metric must not stop what follows from it.
+    try {
+      this.#context.observer.transition?.({
+        digest: this.digest,
+        machineId: (ownedBy(state) ?? ownedBy(from))?.id ?? null,
+        from: from.kind,
+        to: state.kind,
+        event: event.type,
+        reason,
+      });
+    } catch (error) {
+      this.#defect(error);
+    }
   }
 
   #defect(error: unknown): void {

@@ -25,7 +25,11 @@ export interface PoolMachine {
   dispose(reason: string): Promise<void>;
 }
 
-/** Makes machines of one version. Bounding and single-flight are the pool's affair, not the source's. */
+/**
+ * Makes machines of one version. Bounding and single-flight are the pool's affair, not the source's. An operation whose
+ * signal is aborted must settle soon: until it does, it holds a restore permit of the node and a place of the pool. If
+ * it ends well all the same, the pool disposes of what it made.
+ */
 export interface MachineSource {
   readonly digest: VersionDigest;
   /** T2 → T1. */

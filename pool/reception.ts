@@ -1,5 +1,5 @@
 /** Where an acquire comes in: it waits in line with its budgets, or is refused with a reason and a time to come back. */
-import { type ErrorCode, GatewayError, isGatewayError } from '../sdk/index.ts';
+import { type ErrorCode, type ErrorDetails, GatewayError, isGatewayError } from '../sdk/index.ts';
 import { retryAfterSeconds } from './averages.ts';
 import type { FailedStage } from './bring-up.ts';
 import type { PoolContext } from './context.ts';
@@ -90,22 +90,22 @@ export class Reception {
   }
 
   /** An error of this pool, counted as a refusal. */
-  counted(code: ErrorCode, message: string, cause?: unknown): GatewayError {
+  counted(
+    code: ErrorCode,
+    message: string,
+    details: Pick<ErrorDetails, 'cause' | 'extra'> = {},
+  ): GatewayError {
     const { counters, observer, digest, line, options } = this.#pool;
     counters.refused(code);
     observer.refused?.({ digest, code });
     const { max, concurrency, reuse } = options();
     const places = max * (reuse === 'never' ? 1 : concurrency);
     const isBusy = code === 'queue_full' || code === 'node_at_capacity' || code === 'draining';
+    const retry = isBusy ? retryAfterSeconds(line.size, counters.service.value(), places) : undefined;
     return new GatewayError(code, message, {
       component: 'pool',
-      ...(cause === undefined ? {} : { cause }),
-      ...(isBusy
-        ? { retryAfterSeconds: retryAfterSeconds(line.size, counters.service.value(), places) }
-        : {}),
-      ...(code === 'queue_full'
-        ? { extra: { limit: options().queue.depth, used: line.unclaimed - 1, knob: 'admission.queue.depth' } }
-        : {}),
+      ...details,
+      ...(retry === undefined ? {} : { retryAfterSeconds: retry }),
     });
   }
 
@@ -113,11 +113,17 @@ export class Reception {
     const { line, slots, options } = this.#pool;
     const nodeRefusal = this.#nodeRefusal();
     if (nodeRefusal !== null && slots.size === 0) {
-      return this.counted('node_at_capacity', nodeRefusal.message, nodeRefusal);
+      return this.counted('node_at_capacity', nodeRefusal.message, {
+        cause: nodeRefusal,
+        ...(nodeRefusal.details.extra === undefined ? {} : { extra: nodeRefusal.details.extra }),
+      });
     }
     const { depth } = options().queue;
-    if (line.unclaimed <= depth) return null;
-    return this.counted('queue_full', `${depth} invocations are waiting already`);
+    const used = line.unclaimed - 1;
+    if (used < depth) return null;
+    return this.counted('queue_full', `${used} invocations are waiting already`, {
+      extra: { limit: depth, used, knob: 'admission.queue.depth' },
+    });
   }
 
   #watch(waiter: Waiter, request: AcquireRequest): void {
@@ -150,7 +156,7 @@ export class Reception {
 
   #refuse(waiter: Waiter, code: ErrorCode, message: string, cause?: unknown): void {
     if (!this.#pool.line.has(waiter)) return;
-    this.#pool.line.refuse(waiter, this.counted(code, message, cause));
+    this.#pool.line.refuse(waiter, this.counted(code, message, cause === undefined ? {} : { cause }));
     this.#pool.round();
   }
 }

@@ -110,3 +110,19 @@ export function createFloorSizing(): Sizing {
     }),
   };
 }
+
+/** The decision in a sentence, for people. */
+export function describeSizing(decision: SizingDecision): string {
+  const { ready, because, wanted, shortPerSecond, longPerSecond, refillMs } = decision;
+  const demand = `${Math.max(shortPerSecond, longPerSecond).toFixed(2)}/s × ${Math.round(refillMs)} ms asks for ${wanted.toFixed(1)}`;
+  switch (because) {
+    case 'floor':
+      return `${ready} ready: the floor; demand of ${demand}`;
+    case 'demand':
+      return `${ready} ready: demand of ${demand}`;
+    case 'holding':
+      return `${ready} ready: held from a while ago; demand of ${demand}`;
+    case 'ceiling':
+      return `${ready} ready: the ceiling; demand of ${demand}`;
+  }
+}
