@@ -3,7 +3,7 @@
  * A copy (1.3 MB for 1 GiB) rather than an overlay, so that a template's frozen layer stands on its own.
  */
 import { execFile } from 'node:child_process';
-import { constants, copyFile, mkdir, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
+import { chmod, constants, copyFile, mkdir, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { GatewayError } from '../../sdk/index.ts';
@@ -41,6 +41,7 @@ export function createScratchDisks(cacheDirectory: string): ScratchDisks {
       await file.truncate(diskMiB * 2 ** 20);
       await tool('mkfs.ext4', [...formatOptions, raw]);
       await tool('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', raw, image]);
+      await chmod(image, 0o600);
       await rename(image, path);
       return path;
     } finally {
