@@ -88,7 +88,6 @@ export class BringUp {
   adopt(slot: Slot, machine: PoolMachine): void {
     slot.apply({ type: 'adopted', machine });
     this.#watch(slot, machine);
-    this.#deps.landed(slot, 0);
   }
 
   /** Ends what is in the slot; its place is free once that has ended. Ignored when it is ending already. */

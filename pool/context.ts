@@ -1,7 +1,7 @@
 /** What the parts of one pool share. Made by `createPool`; nothing outside the folder sees it. */
 import type { Clock, VersionDigest } from '../sdk/index.ts';
 import type { BringUp } from './bring-up.ts';
-import type { PoolObserver } from './observer.ts';
+import type { guardObserver } from './observer.ts';
 import type { CheckedPoolOptions } from './options.ts';
 import type { Slot } from './slot.ts';
 import type { PoolCounters } from './stats.ts';
@@ -12,7 +12,7 @@ export interface PoolContext {
   readonly clock: Clock;
   /** Uniform in [0, 1). */
   readonly random: () => number;
-  readonly observer: PoolObserver;
+  readonly observer: ReturnType<typeof guardObserver>;
   readonly counters: PoolCounters;
   readonly slots: Set<Slot>;
   readonly line: WaitLine;

@@ -1,10 +1,11 @@
 export type { AdmissionKind, AdmissionVerdict, Admit } from './admission.ts';
 export type { FailedStage } from './bring-up.ts';
+export type { PoolDeps } from './engine.ts';
 export type { Lease, LeaseOutcome } from './lease.ts';
 export type { MachineStateKind } from './machine-state.ts';
 export type { PoolObserver, PoolTransition } from './observer.ts';
 export { checkPoolOptions, type PoolLimits, type PoolOptions, type ReusePolicy } from './options.ts';
-export { createPool, type Pool, type PoolDeps } from './pool.ts';
+export { createPool, type Pool } from './pool.ts';
 export {
   createPools,
   type Pools,

@@ -26,3 +26,27 @@ export interface PoolObserver {
   /** A defect of the pool that was caught: log it as an error. */
   readonly defect?: (error: unknown) => void;
 }
+
+/**
+ * The same observer with every member present and none that throws: the pool has moved already when it tells, and a
+ * defect in a metric must not stop what follows from the move. `defect` is told instead.
+ */
+export function guardObserver(
+  observer: PoolObserver,
+  defect: (error: unknown) => void,
+): Required<Omit<PoolObserver, 'defect'>> {
+  const guarded =
+    <Facts>(listener: ((facts: Facts) => void) | undefined) =>
+    (facts: Facts): void => {
+      try {
+        listener?.(facts);
+      } catch (error) {
+        defect(error);
+      }
+    };
+  return {
+    transition: guarded(observer.transition),
+    leased: guarded(observer.leased),
+    refused: guarded(observer.refused),
+  };
+}

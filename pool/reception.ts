@@ -97,7 +97,7 @@ export class Reception {
   ): GatewayError {
     const { counters, observer, digest, line, options } = this.#pool;
     counters.refused(code);
-    observer.refused?.({ digest, code });
+    observer.refused({ digest, code });
     const { max, concurrency, reuse } = options();
     const places = max * (reuse === 'never' ? 1 : concurrency);
     const isBusy = code === 'queue_full' || code === 'node_at_capacity' || code === 'draining';

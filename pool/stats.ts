@@ -87,12 +87,15 @@ export class PoolCounters {
     wake: createMovingAverage(),
   };
   lastFailure: PoolStats['lastFailure'] = null;
-  spawns = 0;
-  restores = 0;
-  wakes = 0;
+  readonly done = { spawn: 0, restore: 0, wake: 0 };
   evictions = 0;
   defects = 0;
   leased = 0;
+
+  landed(operation: 'spawn' | 'restore' | 'wake', durationMs: number): void {
+    this.done[operation] += 1;
+    this.work[operation].add(durationMs);
+  }
 
   refused(code: ErrorCode): void {
     this.refusals[code] = (this.refusals[code] ?? 0) + 1;
@@ -133,9 +136,9 @@ export class PoolCounters {
       total,
       leased: this.leased,
       starts: { ...this.starts },
-      spawns: this.spawns,
-      restores: this.restores,
-      wakes: this.wakes,
+      spawns: this.done.spawn,
+      restores: this.done.restore,
+      wakes: this.done.wake,
       failures: { ...this.failures },
       lastFailure: this.lastFailure,
       refusals: { ...this.refusals },

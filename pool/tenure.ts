@@ -41,7 +41,7 @@ export class Tenure {
     counters.leased += 1;
     counters.starts[start] += 1;
     counters.queue.add(queueMs);
-    observer.leased?.({ digest, start, queueMs, restoreMs });
+    observer.leased({ digest, start, queueMs, restoreMs });
     const lease = createLease({ machine: state.machine, start, queueMs, restoreMs }, (outcome, reason) => {
       counters.leased -= 1;
       if (!waiter.isExclusive) counters.service.add(clock.monotonic() - grantedAt);

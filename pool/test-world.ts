@@ -1,7 +1,9 @@
 /** A pool over a fake source under a virtual clock: the ground of this folder's tests. */
+
+import type { PoolDeps } from './engine.ts';
 import { createFakeSource, type FakeSourceOptions } from './fake-source.ts';
 import type { PoolOptions } from './options.ts';
-import { createPool, type PoolDeps } from './pool.ts';
+import { createPool } from './pool.ts';
 import { createRestoreSemaphore } from './semaphore.ts';
 import { createVirtualClock } from './virtual-clock.ts';
 
