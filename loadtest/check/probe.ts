@@ -1,0 +1,44 @@
+import { z } from 'zod';
+
+/**
+ * The probe: a function whose answer lets the harness see whether a clone is sound. `loadtest/probe-template` is one;
+ * any function that answers `GET …?probe=<id>` with this JSON will do.
+ */
+export const probeAnswerSchema = z.object({
+  /** The id it was asked with. */
+  id: z.string().max(200),
+  /** Hex of at least 16 bytes, fresh from the kernel. */
+  random: z.string().regex(/^[0-9a-f]{32,256}$/),
+  /** Hex of at least 16 bytes from the runtime's own generator, which forks share unless a hook reseeds it. */
+  runtimeRandom: z
+    .string()
+    .regex(/^[0-9a-f]{32,256}$/)
+    .optional(),
+  /** Epoch milliseconds by the guest's wall clock, read while answering. */
+  clockMs: z.number(),
+  /** How many probes this process has answered, this one included: in memory, so a clone continues its source's. */
+  count: z.number().int().min(1),
+  /** The canary of the tenant that asked, echoed, and whatever older canary the process still holds. */
+  canaries: z.array(z.string().max(200)).max(100).default([]),
+});
+export type ProbeAnswer = z.output<typeof probeAnswerSchema>;
+
+/** The answer in a body, or why it is none. */
+export function readProbe(body: string): ProbeAnswer | string {
+  let value: unknown;
+  try {
+    value = JSON.parse(body);
+  } catch {
+    return 'the body is not JSON';
+  }
+  const parsed = probeAnswerSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  return `${issue?.path.join('.') || 'body'}: ${issue?.message ?? 'not a probe answer'}`;
+}
+
+/** The id of one request. `run` keeps two runs against one server apart. */
+export const probeId = (run: string, sequence: number): string => `${run}-${sequence}`;
+/** What marks a tenant's bytes. Unlikely to occur by chance, easy to find in any body. */
+export const canaryOf = (run: string, tenant: number): string => `sgcanary-${run}-${tenant}-end`;
+export const canaryPattern = /sgcanary-[a-z0-9]+-[0-9]+-end/g;

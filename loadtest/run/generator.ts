@@ -1,0 +1,245 @@
+import type { CheckReport } from '../check/check.ts';
+import { canaryOf, probeId } from '../check/probe.ts';
+import { type CheckSuite, createCheckSuite } from '../check/suite.ts';
+import { driveClosedLoop } from '../driver/closed-loop.ts';
+import type { Exchange } from '../driver/exchange.ts';
+import { type ClosableLauncher, createHttpLauncher } from '../driver/http-launcher.ts';
+import { driveOpenLoop } from '../driver/open-loop.ts';
+import { createPacer } from '../driver/pacer.ts';
+import { createTransport } from '../driver/transport.ts';
+import type { RawSink } from '../record/raw.ts';
+import { Recorder, type RecordingSnapshot } from '../record/recorder.ts';
+import type { Scenario } from '../scenario/define.ts';
+import { createSessionConnections } from '../scenario/session-http.ts';
+import { createSessionLauncher } from '../scenario/session-launcher.ts';
+import { createRandom } from '../schedule/random.ts';
+import { type ArrivalSource, createProfileSource, type Shard } from '../schedule/source.ts';
+import { createTargeting } from '../schedule/targets.ts';
+import { createTraceSource } from '../trace/source.ts';
+import type { RunPlan } from './plan.ts';
+
+/** What one generator brings back; data only. */
+export interface GeneratorResult {
+  readonly recording: RecordingSnapshot;
+  readonly checks: readonly CheckReport[];
+  /** Random bytes seen, to be compared with those of the other generators. */
+  readonly fingerprints: BigUint64Array;
+  /** CPU time of the whole process while it generated, milliseconds. */
+  readonly cpuMs: number;
+  /** Share of the time in which the event loop was busy, 0–1. */
+  readonly eventLoopUtilization: number;
+}
+
+/** Counts so far, for a live view. */
+export interface Progress {
+  readonly atMs: number;
+  readonly sent: number;
+  readonly ok: number;
+  readonly refused: number;
+  readonly failed: number;
+  readonly timeouts: number;
+  readonly dropped: number;
+  readonly inFlight: number;
+  /** Of the whole run so far; `null` with too few samples. */
+  readonly p50Ms: number | null;
+  readonly p99Ms: number | null;
+}
+
+/** Milliseconds between the call and the first arrival: connections and timers are in place by then. */
+const leadMs = 50;
+const progressEveryMs = 500;
+
+/** Runs one generator's part of one repeat, and returns when everything it sent has settled. */
+export async function generate(
+  deps: {
+    readonly scenario: Scenario;
+    readonly raw: RawSink | null;
+    readonly onProgress: (progress: Progress) => void;
+    readonly signal: AbortSignal;
+  },
+  options: {
+    readonly plan: RunPlan;
+    readonly shard: Shard;
+    /** Names the run in probe ids. */
+    readonly runId: string;
+  },
+): Promise<GeneratorResult> {
+  const { plan, shard, runId } = options;
+  const startAt = performance.now() + leadMs;
+  const now = () => performance.now() - startAt;
+  const recorder = new Recorder({ templates: plan.templates, warmupMs: plan.warmupMs });
+  const tenants = createTenants(plan, runId);
+  const checks = createChecks(plan, shard, runId, tenants);
+  const origin = new URL(plan.url).origin;
+  const connection = { origin, maxConnections: plan.maxInFlight, timeoutMs: plan.timeoutMs };
+
+  await using stack = new AsyncDisposableStack();
+  let launcher: ClosableLauncher;
+  if (deps.scenario.kind === 'requests') {
+    const requestFor = deps.scenario.prepare({
+      options: deps.scenario.options.parse(plan.scenarioOptions),
+      templates: plan.templates,
+      headersFor: tenants.headersFor,
+      queryFor: plan.probe
+        ? (arrival) =>
+            `?probe=${probeId(runId, arrival.sequence)}${arrival.workMs > 0 ? `&workMs=${Math.round(arrival.workMs)}` : ''}`
+        : () => '',
+    });
+    launcher = createHttpLauncher({
+      transport: stack.use(createTransport({ ...connection, now })),
+      now,
+      keepsBody: checks.readsBodies,
+      requestFor,
+      record(exchange) {
+        recorder.settled(exchange);
+        checks.examine(exchange);
+        deps.raw?.write(exchange);
+      },
+    });
+  } else {
+    launcher = createSessionLauncher(
+      {
+        connections: stack.use(createSessionConnections(connection)),
+        recorder,
+        now,
+        headersFor: tenants.headersFor,
+        signal: deps.signal,
+      },
+      {
+        scenario: deps.scenario,
+        scenarioOptions: deps.scenario.options.parse(plan.scenarioOptions),
+        templates: plan.templates,
+        seed: plan.seed,
+      },
+    );
+  }
+
+  const cpuBefore = process.cpuUsage();
+  const loopBefore = performance.eventLoopUtilization();
+  const timer = setInterval(() => deps.onProgress(progressOf(recorder, launcher, now())), progressEveryMs);
+  stack.defer(() => clearInterval(timer));
+  await drive(plan, shard, launcher, recorder, now, deps.signal);
+  await launcher.idle();
+  const cpu = process.cpuUsage(cpuBefore);
+  const { reports, fingerprints } = checks.report();
+  return {
+    recording: recorder.snapshot(),
+    checks: reports,
+    fingerprints,
+    cpuMs: (cpu.user + cpu.system) / 1000,
+    eventLoopUtilization: performance.eventLoopUtilization(loopBefore).utilization,
+  };
+}
+
+async function drive(
+  plan: RunPlan,
+  shard: Shard,
+  launcher: ClosableLauncher,
+  recorder: Recorder,
+  now: () => number,
+  signal: AbortSignal,
+): Promise<void> {
+  if (plan.loop.kind === 'closed') {
+    const concurrency = Math.ceil((plan.loop.concurrency - shard.index) / shard.count);
+    if (concurrency <= 0) return;
+    const random = createRandom(plan.seed, `targets-${shard.index}`);
+    const launched: ClosableLauncher = {
+      ...launcher,
+      get inFlight() {
+        return launcher.inFlight;
+      },
+      launch(arrival) {
+        recorder.launched(arrival.intendedMs, 0);
+        launcher.launch(arrival);
+      },
+    };
+    await waitUntilStart(now);
+    await driveClosedLoop(
+      { launcher: launched, pickTarget: createTargeting(plan.targeting, plan.templates.length, random), now },
+      { concurrency, durationMs: plan.loop.durationMs, signal },
+    );
+    return;
+  }
+  await driveOpenLoop(
+    { source: sourceOf(plan, shard), launcher, observer: recorder, pacer: createPacer(plan.pacing), now },
+    { maxInFlight: plan.maxInFlight, dropAfterMs: plan.dropAfterMs, signal },
+  );
+}
+
+/** The schedule of a plan's open loop. */
+export function sourceOf(plan: RunPlan, shard?: Shard): ArrivalSource {
+  const common = {
+    seed: plan.seed,
+    targets: plan.templates.length,
+    ...(shard === undefined ? {} : { shard }),
+  };
+  if (plan.loop.kind === 'trace') return createTraceSource({ ...common, trace: plan.loop.trace });
+  if (plan.loop.kind === 'closed') throw new RangeError('a closed loop has no schedule');
+  return createProfileSource({ ...common, profile: plan.loop.profile, targeting: plan.targeting });
+}
+
+const waitUntilStart = (now: () => number): Promise<void> =>
+  new Promise((resolve) => setTimeout(resolve, Math.max(0, -now())));
+
+interface Tenants {
+  readonly headersFor: (arrival: { readonly sequence: number }) => readonly string[];
+  readonly canaryFor: (arrival: { readonly sequence: number }) => string;
+  readonly count: number;
+}
+
+/** Arrivals take turns over the keys; each tenant's requests carry its canary when probes are on. */
+function createTenants(plan: RunPlan, runId: string): Tenants {
+  const count = Math.max(1, plan.apiKeys.length);
+  const canaries = Array.from({ length: count }, (_, tenant) => canaryOf(runId, tenant));
+  const headers = Array.from({ length: count }, (_, tenant) => [
+    ...(plan.apiKeys[tenant] === undefined ? [] : ['authorization', `Bearer ${plan.apiKeys[tenant]}`]),
+    ...(plan.probe ? ['x-loadtest-canary', canaries[tenant]!] : []),
+  ]);
+  return {
+    count,
+    headersFor: (arrival) => headers[arrival.sequence % count]!,
+    canaryFor: (arrival) => canaries[arrival.sequence % count]!,
+  };
+}
+
+function createChecks(plan: RunPlan, shard: Shard, runId: string, tenants: Tenants): CheckSuite {
+  const expectedDigests = new Map<number, ReadonlySet<string>>();
+  for (const [index, template] of plan.templates.entries()) {
+    const digests = plan.expectedDigests[template];
+    if (digests !== undefined) expectedDigests.set(index, new Set(digests));
+  }
+  return createCheckSuite(
+    {
+      describe: (exchange: Exchange) =>
+        `#${exchange.sequence} to ${plan.templates[exchange.target] ?? 'unknown'}${plan.probe ? `?probe=${probeId(runId, exchange.sequence)}` : ''}`,
+      wallClock: Date.now,
+    },
+    {
+      expectedDigests,
+      probe: plan.probe
+        ? {
+            idFor: (exchange) => probeId(runId, exchange.sequence),
+            canaryFor: tenants.canaryFor,
+            tenants: tenants.count,
+            seesAllRequests: shard.count === 1,
+          }
+        : null,
+    },
+  );
+}
+
+function progressOf(recorder: Recorder, launcher: ClosableLauncher, atMs: number): Progress {
+  const latency = recorder.series.select('latency', { outcome: ['ok', 'timeout'] });
+  return {
+    atMs,
+    sent: recorder.counters.sent,
+    ok: recorder.outcomes.ok,
+    refused: recorder.outcomes.refused,
+    failed: recorder.outcomes.failed,
+    timeouts: recorder.outcomes.timeout,
+    dropped: recorder.counters.droppedBehind + recorder.counters.droppedInFlight,
+    inFlight: launcher.inFlight,
+    p50Ms: latency.trustedMs(50),
+    p99Ms: latency.trustedMs(99),
+  };
+}

@@ -1,0 +1,85 @@
+import type { z } from 'zod';
+import type { LaunchedArrival } from '../driver/open-loop.ts';
+import type { OutgoingRequest } from '../driver/transport.ts';
+import type { StartLabel } from '../record/labels.ts';
+import type { ProfileInput } from '../schedule/profile.ts';
+import type { Random } from '../schedule/random.ts';
+import type { SessionHttp } from './session-http.ts';
+
+interface ScenarioBase<Options extends z.ZodType> {
+  /** `[a-z0-9-]`, how the command line calls it. */
+  readonly name: string;
+  /** What a green run of it proves, in one sentence. */
+  readonly proves: string;
+  /**
+   * Where it has run so far. `stub`: only against a server of the harness's own tests, so that a wire name may still
+   * differ from what the gateway serves. `server`: against a real gateway.
+   */
+  readonly ranAgainst: 'stub' | 'server';
+  /** Its own options, a `strictObject`; descriptions become help. */
+  readonly options: Options;
+  /** The schedule when the caller names none. */
+  profile(options: z.output<Options>): ProfileInput;
+  /** Gates it comes with; the caller's are added. */
+  thresholds?(options: z.output<Options>): readonly string[];
+}
+
+/** What a request scenario is given when a generator prepares. */
+export interface RequestContext<Options> {
+  readonly options: Options;
+  readonly templates: readonly string[];
+  /** `authorization` and the like, flat pairs, of the arrival's tenant. */
+  headersFor(arrival: LaunchedArrival): readonly string[];
+  /** Query which the probe function answers; empty when nothing is probed. Starts with `?` or is empty. */
+  queryFor(arrival: LaunchedArrival): string;
+}
+
+/** One HTTP request per arrival: the fast path. */
+export interface RequestScenario<Options extends z.ZodType = z.ZodType> extends ScenarioBase<Options> {
+  readonly kind: 'requests';
+  /** Called once per generator; the function it answers makes the request of each arrival. */
+  prepare(context: RequestContext<z.output<Options>>): (arrival: LaunchedArrival) => OutgoingRequest;
+}
+
+/** What a session can do. One session is one arrival; it ends when `run` settles. */
+export interface Session<Options> {
+  readonly options: Options;
+  readonly template: string;
+  readonly sequence: number;
+  readonly http: SessionHttp;
+  /** Drawn from the seed and the sequence, so that a rerun makes the same choices. */
+  readonly random: Random;
+  readonly signal: AbortSignal;
+  /**
+   * Times `work` under a declared step name. A rejection counts with its outcome and is thrown on. `start` says how the
+   * machine came to be where the scenario knows it, such as `forked`.
+   */
+  step<T>(name: string, work: () => Promise<T>, start?: StartLabel): Promise<T>;
+  /** Runs when the session ends, last added first; failures of clean-up count as errors. */
+  defer(cleanup: () => Promise<void>): void;
+  /** Fails the session: what came back is not what must come back. */
+  expect(condition: boolean, detail: string): asserts condition;
+}
+
+/** A scripted sequence of requests per arrival. */
+export interface SessionScenario<Options extends z.ZodType = z.ZodType> extends ScenarioBase<Options> {
+  readonly kind: 'sessions';
+  /** The step names it may use. */
+  readonly steps: readonly string[];
+  run(session: Session<z.output<Options>>): Promise<void>;
+}
+
+export type Scenario<Options extends z.ZodType = z.ZodType> =
+  | RequestScenario<Options>
+  | SessionScenario<Options>;
+
+/** Types a scenario by its options. A scenario file exports the answer as `default`. */
+export function defineScenario<Options extends z.ZodType>(
+  scenario: RequestScenario<Options>,
+): RequestScenario<Options>;
+export function defineScenario<Options extends z.ZodType>(
+  scenario: SessionScenario<Options>,
+): SessionScenario<Options>;
+export function defineScenario<Options extends z.ZodType>(scenario: Scenario<Options>): Scenario<Options> {
+  return scenario;
+}
