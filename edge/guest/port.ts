@@ -50,9 +50,24 @@ export interface ProcessStatus {
   /** Ended by its own timeout. */
   readonly isTimedOut: boolean;
   readonly isOutOfMemory: boolean;
+  /** Whether its output is one `pty` stream; `stdoutBytes` counts that stream then. */
+  readonly isPty?: boolean;
+  /** All bytes ever written by it, also those no longer retained. */
+  readonly stdoutBytes?: number;
+  readonly stderrBytes?: number;
+  /** Bytes of input it has been given: the offset at which to go on. */
+  readonly stdinBytes?: number;
 }
 
 export type OutputStream = 'stdout' | 'stderr' | 'pty';
+
+export interface OutputOptions {
+  /** First byte wanted; negative counts from the end. Default 0. Older bytes may have been dropped. */
+  readonly offset?: number;
+  /** Go on until the process has exited and all it wrote has been read. Default false. */
+  readonly follow?: boolean;
+  readonly signal: AbortSignal;
+}
 
 /** A session with one agent. Closing it harms no process in the guest. */
 export interface GuestChannel extends AsyncDisposable {
@@ -98,4 +113,76 @@ export interface GuestMetrics {
   /** Busy share since the previous call, 0–100 × cpuCount. */
   readonly cpuUsedPercent: number;
   readonly processCount: number;
+}
+
+/** One directory entry. `path` and `name` come from the guest: never join them to a path of the host. */
+export interface FileRow {
+  readonly path: string;
+  readonly name: string;
+  readonly type: 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'device';
+  readonly size: number;
+  /** Permission bits, 0 to 0o7777. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** Names by the guest's passwd and group, else the numbers. */
+  readonly user: string;
+  readonly group: string;
+  readonly mtimeMs: number;
+  /** Where a symbolic link points to. */
+  readonly target?: string;
+}
+
+export interface WatchEvent {
+  /** `rename` names the old path, its new one is a `create`. After `overflow` events were lost: look again. */
+  readonly type: 'create' | 'write' | 'remove' | 'rename' | 'chmod' | 'overflow';
+  readonly path: string;
+}
+
+interface FileOptions {
+  readonly signal: AbortSignal;
+  /** Acts with this user's rights; root's without it. */
+  readonly user?: string;
+}
+
+/** What sandboxes need beyond what functions need. `connectGuest` gives this one. */
+export interface SandboxChannel extends GuestChannel {
+  listProcesses(options: { readonly signal: AbortSignal }): Promise<ProcessStatus[]>;
+  /**
+   * Input of a process that was started with `stdin` or `pty`. Bytes below the accepted offset are skipped, so that a
+   * retry is harmless; a gap, a second writer at the same time or closed input is `conflict`.
+   */
+  writeStdin(
+    id: string,
+    body: Uint8Array,
+    options: { readonly offset: number; readonly isLast?: boolean; readonly signal: AbortSignal },
+  ): Promise<{ readonly offset: number }>;
+  resizeTerminal(
+    id: string,
+    size: { readonly cols: number; readonly rows: number },
+    options: { readonly signal: AbortSignal },
+  ): Promise<void>;
+  /** Kills it with all its descendants and forgets it. */
+  deleteProcess(id: string, options: { readonly signal: AbortSignal }): Promise<void>;
+  readFile(
+    path: string,
+    options: FileOptions & { readonly offset?: number; readonly length?: number },
+  ): Promise<Readable>;
+  /** Of the entry itself, also when it is a symbolic link. */
+  statFile(path: string, options: FileOptions): Promise<FileRow>;
+  /** Entries below a directory, down to `depth` levels (default 1, at most 64); at most 100,000 rows. */
+  listFiles(
+    path: string,
+    options: FileOptions & { readonly depth?: number },
+  ): Promise<AsyncIterable<FileRow>>;
+  /** Parents are made too. `conflict` when it exists. */
+  makeDirectory(path: string, options: FileOptions & { readonly mode?: number }): Promise<void>;
+  /** Within one file system; a file at the target is replaced. */
+  moveFile(from: string, to: string, options: FileOptions): Promise<void>;
+  deleteFile(path: string, options: FileOptions & { readonly isRecursive?: boolean }): Promise<void>;
+  /** Ends when the directory is gone, the signal aborts or the reader stops. */
+  watchFiles(
+    path: string,
+    options: FileOptions & { readonly isRecursive?: boolean },
+  ): Promise<AsyncIterable<WatchEvent>>;
 }

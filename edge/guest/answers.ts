@@ -1,0 +1,89 @@
+/** What the agent answers, checked strictly: it comes from inside the guest. */
+import { z } from 'zod';
+import { GatewayError } from '../../sdk/index.ts';
+import type { FileRow, GuestMetrics, ProcessStatus, WatchEvent } from './port.ts';
+
+const count = z.int().min(0);
+const text = (length: number) => z.string().max(length);
+
+const pingSchema = z.strictObject({
+  version: text(64),
+  protocol: z.int(),
+  bootId: text(64),
+  uptimeMs: count,
+  wallClockMs: z.int(),
+});
+
+const resumeSchema = z.strictObject({ wallClockMs: z.int(), bootId: text(64) });
+
+const statusSchema = z.strictObject({
+  id: text(64),
+  pid: count,
+  state: z.enum(['running', 'exited']),
+  exitCode: z.int().nullable(),
+  signal: z.int().nullable(),
+  timedOut: z.boolean(),
+  outOfMemory: z.boolean(),
+  isPty: z.boolean(),
+  stdoutBytes: count,
+  stderrBytes: count,
+  stdinBytes: count,
+});
+
+const metricsSchema = z.strictObject({
+  memoryTotalBytes: count,
+  memoryUsedBytes: count,
+  memoryCacheBytes: count,
+  diskTotalBytes: count,
+  diskUsedBytes: count,
+  cpuCount: z.int().min(1).max(4096),
+  cpuUsedPercent: z.number().min(0),
+  processCount: count,
+});
+
+const stdinSchema = z.strictObject({ offset: count });
+
+const rowSchema = z.strictObject({
+  path: text(16_384),
+  name: text(4_096),
+  type: z.enum(['file', 'directory', 'symlink', 'fifo', 'socket', 'device']),
+  size: count,
+  mode: z.int().min(0).max(0o7777),
+  uid: count,
+  gid: count,
+  user: text(64),
+  group: text(64),
+  mtimeMs: z.int(),
+  target: text(16_384).optional(),
+});
+
+const eventSchema = z.strictObject({
+  type: z.enum(['create', 'write', 'remove', 'rename', 'chmod', 'overflow']),
+  path: text(16_384),
+});
+
+function check<T>(schema: z.ZodType<T>, value: unknown): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  throw new GatewayError('guest_unreachable', 'the guest answered something that is not our protocol', {
+    component: 'guest',
+    cause: result.error,
+  });
+}
+
+/** Each function throws `guest_unreachable` when the value is not exactly what PROTOCOL.md promises. */
+export const answers = {
+  ping: (value: unknown) => check(pingSchema, value),
+  resume: (value: unknown) => check(resumeSchema, value),
+  metrics: (value: unknown): GuestMetrics => check(metricsSchema, value),
+  stdin: (value: unknown) => check(stdinSchema, value),
+  row: (value: unknown): FileRow => check(rowSchema, value) as FileRow,
+  event: (value: unknown): WatchEvent => check(eventSchema, value),
+  status: (value: unknown): ProcessStatus => toStatus(check(statusSchema, value)),
+  statuses: (value: unknown): ProcessStatus[] => check(z.array(statusSchema).max(256), value).map(toStatus),
+};
+
+function toStatus(value: z.infer<typeof statusSchema>): ProcessStatus {
+  const { timedOut, outOfMemory, ...rest } = value;
+  return { ...rest, isTimedOut: timedOut, isOutOfMemory: outOfMemory };
+}

@@ -1,0 +1,3 @@
+export { connectGuest } from './connect.ts';
+export type * from './port.ts';
+export { createTunnelConnector } from './tunnel-connector.ts';
