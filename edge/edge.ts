@@ -20,7 +20,7 @@ import {
 } from '../templates/index.ts';
 import type { BuildEvent, EdgeClient, InvokeRequest, LogRequest, ServedVersion } from './client/port.ts';
 import type { EdgeConfig } from './config.ts';
-import type { ConnectOptions, GuestChannel } from './guest/index.ts';
+import type { ConnectOptions, SandboxChannel } from './guest/index.ts';
 import { createInvoker, type LeaseSource } from './invoke/invoker.ts';
 import { LogCollector } from './logs/collector.ts';
 import { MachineRegistry } from './machine/registry.ts';
@@ -34,7 +34,7 @@ export interface EdgeDeps {
   readonly log: Logger;
   readonly random: () => number;
   readonly vmm: Vmm;
-  readonly connectGuest: (options: ConnectOptions) => Promise<GuestChannel>;
+  readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
   readonly host: SnapshotHost;
   readonly build: BuildDeps;
   readonly privateBytes: (vmm: VmmProcess) => Promise<number | null>;

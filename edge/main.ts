@@ -8,6 +8,7 @@ import {
   createImageBuilder,
   type GuestImage,
   type KernelImage,
+  snapshotFileNames,
   sweepVersions,
 } from '../templates/index.ts';
 import { createSnapshotHost } from './build/snapshot-host.ts';
@@ -15,12 +16,13 @@ import { dataLayout, type EdgeConfig, edgeConfigSchema } from './config.ts';
 import { lockDataDirectory } from './data-lock.ts';
 import { createEdge, type Edge } from './edge.ts';
 import { connectGuest } from './guest/index.ts';
-import { checksumFiles, memoryUse } from './memory/index.ts';
+import { createImageDigester, readMemoryUse } from './memory/index.ts';
 import { loadNodeId } from './node-identity.ts';
 import { createQemuVmm } from './vmm/qemu/index.ts';
 
 const root = join(import.meta.dirname, '..');
 const agentPath = join(root, 'templates/agent/build/agent');
+const extentsToolPath = join(root, 'edge/native/build/data-extents');
 const shimPath = join(root, 'edge/native/build/map-private.so');
 
 /** Steps that may take long on a first start. */
@@ -88,12 +90,20 @@ export async function openEdge(
   deps.log.info({ accelerator: vmm.verdict.accelerator, reason: vmm.verdict.reason }, 'accelerator chosen');
   await reclaim(vmm, deps.log);
 
+  const digester = stack.use(createImageDigester({ extentsToolPath }));
   const host = createSnapshotHost({
     vmm,
     node,
     clock,
     connectGuest,
-    checksums: checksumFiles,
+    async checksums(directory, { signal }) {
+      const names = [snapshotFileNames.memory, snapshotFileNames.state, snapshotFileNames.disk];
+      const digests = names.map(async (name) => [
+        name,
+        await digester.digest(join(directory, name), { signal }),
+      ]);
+      return Object.fromEntries(await Promise.all(digests));
+    },
     async image(definition, { onOutput, signal }) {
       const recipe = { suite: definition.image.debian, packages: definition.image.packages };
       const rootImage = await images.ensureRoot(recipe, {
@@ -113,7 +123,8 @@ export async function openEdge(
       connectGuest,
       host,
       build: { host, versionsDirectory: layout.versions, clock, lane: createBuildLane() },
-      privateBytes: async (machine) => (await memoryUse(machine.pid, machine.memoryPath)).privateBytes,
+      privateBytes: async (machine) =>
+        (await readMemoryUse(machine.pid, machine.memoryPath)).ram.privateBytes,
       logsDirectory: layout.logs,
     },
     config,

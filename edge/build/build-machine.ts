@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { randomName } from '../../sdk/index.ts';
 import type { BuildMachine, GuestExit, GuestHttpAnswer, GuestRunOptions } from '../../templates/index.ts';
-import type { GuestChannel, ProcessStatus } from '../guest/index.ts';
+import type { ProcessStatus, SandboxChannel } from '../guest/index.ts';
 import { GuestHttp } from '../machine/guest-http.ts';
 import type { VmmProcess } from '../vmm/port.ts';
 
@@ -20,10 +20,10 @@ export class ChannelBuildMachine implements BuildMachine {
   readonly id: string;
   readonly gone: Promise<string>;
   protected readonly vmm: VmmProcess;
-  protected readonly channel: GuestChannel;
+  protected readonly channel: SandboxChannel;
   readonly #http = new Map<number, GuestHttp>();
 
-  constructor(vmm: VmmProcess, channel: GuestChannel) {
+  constructor(vmm: VmmProcess, channel: SandboxChannel) {
     this.id = vmm.id;
     this.vmm = vmm;
     this.channel = channel;
@@ -52,13 +52,18 @@ export class ChannelBuildMachine implements BuildMachine {
       const output = await this.channel.processOutput(id, name, { follow: true, signal });
       for await (const chunk of output.setEncoding('utf8')) options.onOutput?.(chunk as string);
     });
-    const input =
-      options.stdin === undefined
-        ? Promise.resolve()
-        : this.channel.writeStdin(id, options.stdin, { close: true, signal });
+    const input = options.stdin === undefined ? Promise.resolve() : this.#feed(id, options.stdin, signal);
     // A process may end without reading all of its input; its exit status tells more than the broken pipe.
     await Promise.all([...outputs, input.catch(() => {})]);
     return toExit(await this.channel.waitProcess(id, { signal }));
+  }
+
+  async #feed(id: string, input: Readable, signal: AbortSignal): Promise<void> {
+    let offset = 0;
+    for await (const chunk of input) {
+      ({ offset } = await this.channel.writeStdin(id, chunk as Buffer, { offset, signal }));
+    }
+    await this.channel.writeStdin(id, new Uint8Array(), { offset, isLast: true, signal });
   }
 
   async startService(

@@ -10,7 +10,7 @@ import {
   snapshotFileNames,
   type TemplateDefinition,
 } from '../../templates/index.ts';
-import type { ConnectOptions, GuestChannel } from '../guest/index.ts';
+import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { Machine } from '../machine/machine.ts';
 import { createMachineSource, type RestorableVersion } from '../machine/source.ts';
 import type { MachineShape, RunningVmm, Vmm } from '../vmm/port.ts';
@@ -24,7 +24,7 @@ export interface SnapshotHostDeps {
   readonly vmm: Vmm;
   readonly node: NodeId;
   readonly clock: Clock;
-  readonly connectGuest: (options: ConnectOptions) => Promise<GuestChannel>;
+  readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
   readonly image: SnapshotHost['image'];
   readonly checksums: SnapshotHost['checksums'];
 }
@@ -79,7 +79,7 @@ class BootedMachine extends ChannelBuildMachine implements BootedTemplate {
   readonly #running: RunningVmm;
   readonly #directory: string;
 
-  constructor(vmm: RunningVmm, channel: GuestChannel, directory: string) {
+  constructor(vmm: RunningVmm, channel: SandboxChannel, directory: string) {
     super(vmm, channel);
     this.#running = vmm;
     this.#directory = directory;

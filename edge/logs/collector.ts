@@ -56,7 +56,10 @@ export class LogCollector {
     };
     const run = async () => {
       const status = await machine.channel.processStatus('service', { signal: ended.signal });
-      await Promise.all([follow('stdout', status.stdoutBytes), follow('stderr', status.stderrBytes)]);
+      await Promise.all([
+        follow('stdout', status.stdoutBytes ?? 0),
+        follow('stderr', status.stderrBytes ?? 0),
+      ]);
     };
     run().catch(() => {});
     void machine.gone.then(async () => {

@@ -2,7 +2,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex, Readable } from 'node:stream';
 import { Pool } from 'undici';
 import { GatewayError } from '../../sdk/index.ts';
-import { createTunnelConnector, type GuestChannel } from '../guest/index.ts';
+import { createTunnelConnector, type SandboxChannel } from '../guest/index.ts';
 
 /** A request as the guest's server shall see it; headers are raw pairs without hop-by-hop ones. */
 export interface GuestRequest {
@@ -45,10 +45,10 @@ const maxHeaderBytes = 64 * 1024;
  */
 export class GuestHttp {
   readonly #pool: Pool;
-  readonly #channel: GuestChannel;
+  readonly #channel: SandboxChannel;
   readonly #options: GuestHttpOptions;
 
-  constructor(channel: GuestChannel, options: GuestHttpOptions) {
+  constructor(channel: SandboxChannel, options: GuestHttpOptions) {
     this.#channel = channel;
     this.#options = options;
     this.#pool = new Pool('http://guest', {

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { GatewayError, type MachineId } from '../../sdk/index.ts';
-import type { GuestChannel, ResumeRequest } from '../guest/index.ts';
+import type { ResumeRequest, SandboxChannel } from '../guest/index.ts';
 
 /** How far a guest's wall clock may be from the host's when its first request comes. */
 const maxClockSkewMs = 50;
@@ -24,7 +24,7 @@ export function machineIdentity(
  * @throws GatewayError `restore_failed` when a step fails or the clock can't be brought within bounds
  */
 export async function resumeGuest(
-  channel: GuestChannel,
+  channel: SandboxChannel,
   identity: { readonly hostname: string; readonly machineId: string },
   options: { readonly signal: AbortSignal; readonly token?: string },
 ): Promise<void> {

@@ -1,17 +1,17 @@
 import type { PoolMachine } from '../../pool/index.ts';
 import type { MachineId, VersionDigest } from '../../sdk/index.ts';
-import type { GuestChannel } from '../guest/index.ts';
+import type { SandboxChannel } from '../guest/index.ts';
 import type { PausedVmm, RunningVmm, VmmProcess } from '../vmm/port.ts';
 import type { GuestHttp } from './guest-http.ts';
 
 export interface MachineParts {
   readonly digest: VersionDigest;
-  readonly channel: GuestChannel;
+  readonly channel: SandboxChannel;
   /** Null for templates without a start command. */
   readonly http: GuestHttp | null;
   /** Clock, entropy, identity and the `afterRestore` hook; runs after each resume. */
   readonly enter: (
-    channel: GuestChannel,
+    channel: SandboxChannel,
     http: GuestHttp | null,
     options: { readonly signal: AbortSignal },
   ) => Promise<void>;
@@ -61,7 +61,7 @@ export class Machine implements PoolMachine {
     return this.#parts.vmm;
   }
 
-  get channel(): GuestChannel {
+  get channel(): SandboxChannel {
     return this.#parts.channel;
   }
 

@@ -9,7 +9,7 @@ import {
   type VersionDigest,
 } from '../../sdk/index.ts';
 import type { TemplateDefinition } from '../../templates/index.ts';
-import type { ConnectOptions, GuestChannel } from '../guest/index.ts';
+import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { BlankVmm, MachineShape, SnapshotFiles, Vmm } from '../vmm/port.ts';
 import { GuestHttp } from './guest-http.ts';
 import { machineIdentity, resumeGuest } from './identity.ts';
@@ -29,7 +29,7 @@ export interface SourceDeps {
   readonly vmm: Vmm;
   readonly node: NodeId;
   readonly clock: Clock;
-  readonly connectGuest: (options: ConnectOptions) => Promise<GuestChannel>;
+  readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
   /** Told of each machine as it starts to exist and when it restored; lets the edge list and log machines. */
   readonly onBlank?: (blank: Blank, version: RestorableVersion) => void;
   readonly onMachine?: (machine: Machine, version: RestorableVersion) => void;

@@ -1,0 +1,136 @@
+/** What both composition roots of the gateway share: state, keys, server, credentials for the local CLI. */
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { DatabaseSync } from 'node:sqlite';
+import pino, { type Logger } from 'pino';
+import { z } from 'zod';
+import type { EdgeClient } from '../edge/client/index.ts';
+import { GatewayError, systemClock } from '../sdk/index.ts';
+import { createTemplateRegistry } from '../templates/index.ts';
+import { redactedPaths } from './fields.ts';
+import { createGateway } from './gateway.ts';
+import { createKeyStore, type KeyStore } from './keys/store.ts';
+import { gatewayOptionsSchema } from './options.ts';
+import { singleEdge } from './placement.ts';
+
+/** A service that runs until it is closed. */
+export interface RunningService {
+  readonly url: string;
+  /** The key of the local command line; show it to people only when `isNewKey`. */
+  readonly apiKey: string;
+  readonly isNewKey: boolean;
+  /** Resolves when every version that shall be served has a machine, or can't have one. */
+  readonly ready: Promise<void>;
+  /** Drains, then stops. Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface ServiceOptions {
+  /** Absolute. */
+  readonly dataDirectory: string;
+  /** `host:port`. Default `127.0.0.1:7070`. */
+  readonly listen?: string;
+}
+
+const defaultListen = '127.0.0.1:7070';
+/** How long a stop waits for requests in flight. */
+export const drainMs = 10_000;
+const readyPollMs = 20;
+
+/** JSON lines on stderr, so that stdout stays free for what a person asked for. */
+export const createLog = (level: string): Logger =>
+  pino({ level, redact: [...redactedPaths] }, pino.destination(2));
+
+/** `host:port`, with brackets around an IPv6 host. Throws `invalid_request`. */
+export function parseListen(listen: string): { readonly host: string; readonly port: number } {
+  const match = /^(?:\[([0-9a-f:]+)\]|([^:[\]]+)):(\d{1,5})$/i.exec(listen);
+  const port = Number(match?.[3]);
+  if (match === null || port > 65_535) {
+    throw new GatewayError(
+      'invalid_request',
+      `${listen} is not an address to listen on, such as 127.0.0.1:7070`,
+      { field: 'listen' },
+    );
+  }
+  return { host: match[1] ?? match[2] ?? '', port };
+}
+
+const credentialsSchema = z.strictObject({ url: z.string(), apiKey: z.string() });
+type Credentials = z.infer<typeof credentialsSchema>;
+
+async function readCredentials(path: string): Promise<Credentials | null> {
+  try {
+    return credentialsSchema.parse(JSON.parse(await readFile(path, 'utf8')));
+  } catch {
+    return null; // missing or damaged: a new key takes its place
+  }
+}
+
+/**
+ * Address and key for the command line of this machine. Readable by its owner only and replaced as a whole; a key that was
+ * lost or removed is replaced, since whoever can write this file owns the gateway's state anyway.
+ */
+async function localCredentials(
+  path: string,
+  url: string,
+  keys: KeyStore,
+): Promise<{ readonly apiKey: string; readonly isNew: boolean }> {
+  const stored = await readCredentials(path);
+  const isValid = stored !== null && keys.verify(stored.apiKey) !== null;
+  const apiKey = isValid ? stored.apiKey : keys.create('local command line').key;
+  if (!isValid || stored.url !== url) {
+    await writeFile(`${path}.new`, `${JSON.stringify({ url, apiKey })}\n`, { mode: 0o600 });
+    await rename(`${path}.new`, path);
+  }
+  return { apiKey, isNew: !isValid };
+}
+
+/**
+ * Opens the gateway's state, listens and begins to declare the serving set.
+ * @param paths.state SQLite database @param paths.credentials written when the first key is made
+ */
+export async function openGateway(
+  deps: { readonly edge: EdgeClient; readonly log: Logger },
+  options: {
+    readonly listen: string | undefined;
+    readonly paths: { readonly state: string; readonly credentials: string };
+  },
+): Promise<RunningService> {
+  const { host, port } = parseListen(options.listen ?? defaultListen);
+  await using stack = new AsyncDisposableStack();
+  const db = stack.adopt(new DatabaseSync(options.paths.state), (database) => database.close());
+  const registry = createTemplateRegistry(db, { clock: systemClock });
+  const keys = stack.use(createKeyStore(db, { clock: systemClock }));
+  const gateway = stack.use(
+    createGateway(
+      { placement: singleEdge(deps.edge), registry, keys, clock: systemClock, log: deps.log },
+      gatewayOptionsSchema.parse({}),
+    ),
+  );
+  const address = await gateway.listen({ host, port });
+  const url = `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
+  const { apiKey, isNew } = await localCredentials(options.paths.credentials, url, keys);
+  gateway.start();
+  const held = stack.move();
+  let closing: Promise<void> | undefined;
+  return {
+    url,
+    apiKey,
+    isNewKey: isNew,
+    ready: whenTrue(() => gateway.isReady),
+    close() {
+      closing ??= gateway.close({ signal: AbortSignal.timeout(drainMs) }).finally(() => held.disposeAsync());
+      return closing;
+    },
+  };
+}
+
+function whenTrue(test: () => boolean): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setInterval(() => {
+      if (!test()) return;
+      clearInterval(timer);
+      resolve();
+    }, readyPollMs);
+    timer.unref();
+  });
+}

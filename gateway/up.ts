@@ -1,0 +1,39 @@
+/** Composition root of the all-in-one: gateway and edge in one process, joined by a function call. */
+
+import { dataLayout } from '../edge/index.ts';
+import { openEdge, type StartStep } from '../edge/main.ts';
+import { createLog, drainMs, openGateway, type RunningService, type ServiceOptions } from './runtime.ts';
+
+export interface UpOptions extends ServiceOptions {
+  /** Told of each step of the start. */
+  readonly onStep?: StartStep;
+  /** pino level. Default `info`. */
+  readonly logLevel?: string;
+}
+
+/** Starts both and resolves when the gateway listens; `ready` of the answer tells when machines wait. */
+export async function up(options: UpOptions): Promise<RunningService> {
+  const log = createLog(options.logLevel ?? 'info');
+  const layout = dataLayout(options.dataDirectory);
+  const edge = await openEdge(
+    {
+      log,
+      onStep: options.onStep ?? ((title) => log.info({ step: title }, 'starting')),
+      signal: new AbortController().signal,
+    },
+    { dataDirectory: options.dataDirectory },
+  );
+  try {
+    const gateway = await openGateway({ edge, log }, { listen: options.listen, paths: layout });
+    return {
+      ...gateway,
+      async close() {
+        await gateway.close();
+        await edge.close({ deadlineMs: drainMs });
+      },
+    };
+  } catch (error) {
+    await edge.dispose();
+    throw error;
+  }
+}
