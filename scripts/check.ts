@@ -9,7 +9,9 @@ const folders = ['gateway', 'edge', 'pool', 'templates', 'sdk', 'loadtest'];
 
 /** Answers whether the program succeeded, and what it printed. */
 async function run(file: string, argv: readonly string[]): Promise<{ isGood: boolean; output: string }> {
-  const child = spawn(file, argv, { cwd: rootPath, stdio: ['ignore', 'pipe', 'pipe'] });
+  // The tools find their interpreter through PATH; it must be the one this checkout pins.
+  const env = { ...process.env, PATH: `${join(rootPath, 'node_modules/.bin')}:${process.env.PATH}` };
+  const child = spawn(file, argv, { cwd: rootPath, env, stdio: ['ignore', 'pipe', 'pipe'] });
   const chunks: Buffer[] = [];
   child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
   child.stderr.on('data', (chunk: Buffer) => chunks.push(chunk));

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { GatewayError } from '../../sdk/index.ts';
 import { type RunCommand, runCommand, toImageError } from './command.ts';
 import { type AptSetting, readAptProxies } from './debian.ts';
@@ -70,9 +70,10 @@ const seedMaxAgeMs = 24 * 3_600_000;
 export function createImageBuilder(deps: ImageBuilderDeps, options: ImageBuilderOptions): ImageBuilder {
   const run = deps.run ?? runCommand;
   const now = deps.now ?? Date.now;
-  const cachePath = join(options.dataPath, 'cache');
+  const dataPath = resolve(options.dataPath);
+  const cachePath = join(dataPath, 'cache');
   const archivesPath = join(cachePath, 'archives');
-  const store = createImageStore(join(options.dataPath, 'images'));
+  const store = createImageStore(join(dataPath, 'images'));
   const kernelSuite = options.kernelSuite ?? 'bookworm';
   const seeds = createSingleFlight<Seed>();
   const images = createSingleFlight<StoredImage>();

@@ -17,7 +17,7 @@ const namePattern = /^[a-z0-9][a-z0-9+.-]{1,62}$/;
 const packageLimit = 200;
 
 /** Changes whenever the same recipe would give another file system, so that old images are not taken for new ones. */
-const recipeFormat = 1;
+const recipeFormat = 2;
 
 function assertName(kind: 'image.debian' | 'image.packages', name: string): void {
   if (namePattern.test(name)) return;
