@@ -1,5 +1,6 @@
 export * from './digest.ts';
-export { defineTemplate, parseDefinition } from './parse.ts';
+export { loadDefinition } from './load.ts';
+export { defineTemplate, parseDefinition, parseDefinitionText } from './parse.ts';
 export {
   type TemplateDefinition,
   type TemplateDefinitionInput,

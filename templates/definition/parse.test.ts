@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { type GatewayError, isGatewayError } from '../../sdk/index.ts';
-import { parseDefinition } from './parse.ts';
+import { parseDefinition, parseDefinitionText } from './parse.ts';
 import { templateJsonSchema } from './schema.ts';
 
 function refusal(input: unknown): GatewayError {
@@ -150,6 +150,22 @@ test('whatever is thrown at it, the parser answers with a definition or one of i
       }
     }),
   );
+});
+
+test('template.json is plain JSON: a byte order mark is fine, a comment is refused with a hint', () => {
+  assert.equal(parseDefinitionText('\ufeff{"name": "hello"}').name, 'hello');
+  const refused = (text: string) => {
+    try {
+      parseDefinitionText(text);
+    } catch (error) {
+      assert.ok(isGatewayError(error, 'invalid_definition'));
+      return error.message;
+    }
+    assert.fail('it was accepted');
+  };
+  assert.match(refused('{"name": "hello", // my function\n}'), /comments are not accepted/);
+  assert.match(refused('{"name": "hello"'), /template.json is not JSON: .*$/);
+  assert.doesNotMatch(refused('{"name": "http://x"'), /comments/);
 });
 
 test('the JSON Schema describes what an author writes: only the name is required, and nothing else may be added', () => {

@@ -47,5 +47,30 @@ export function parseDefinition(input: unknown): TemplateDefinition {
   return result.data;
 }
 
+/**
+ * {@link parseDefinition} of the text of a `template.json`. Plain JSON: a comment could not be kept when the definition is
+ * normalised, and who needs one can write a `template.ts`.
+ * @throws GatewayError as {@link parseDefinition}
+ */
+export function parseDefinitionText(text: string): TemplateDefinition {
+  let json: unknown;
+  try {
+    json = JSON.parse(text.startsWith('\ufeff') ? text.slice(1) : text);
+  } catch (error) {
+    const hint = /^\s*(\/\/|\/\*)|,\s*\/\//m.test(text)
+      ? '; comments are not accepted, template.ts may have them'
+      : '';
+    throw new GatewayError(
+      'invalid_definition',
+      `template.json is not JSON: ${(error as Error).message}${hint}`,
+      {
+        component: 'templates',
+        field: '(root)',
+      },
+    );
+  }
+  return parseDefinition(json);
+}
+
 /** Types a `template.ts`; it returns its argument, and the loader validates it. */
 export const defineTemplate = (definition: TemplateDefinitionInput): TemplateDefinitionInput => definition;

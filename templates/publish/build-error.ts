@@ -1,6 +1,6 @@
 /** The one translator from whatever went wrong in a build to the error its author sees. */
 import { GatewayError, isGatewayError } from '../../sdk/index.ts';
-import { tailOf } from './escape.ts';
+import { tailOf } from './output-text.ts';
 
 const maxOutputLength = 16 * 1024;
 

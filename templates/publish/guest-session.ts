@@ -1,8 +1,8 @@
 /** One machine under construction: every step against it has a deadline and ends when the machine does. */
 
 import { buildFailed } from './build-error.ts';
-import { escapeOutput, tailOf } from './escape.ts';
 import type { BuildMachine } from './host-port.ts';
+import { escapeOutput, tailOf } from './output-text.ts';
 
 const lastWordsMs = 3000;
 

@@ -123,7 +123,7 @@ test("a service that crashes at start is reported at once with the service's own
   });
   assert.equal(error.code, 'build_failed');
   assert.match(error.message, /ended with exit code 1 before it was ready/);
-  assert.equal(error.details.output, 'SyntaxError: invalid syntax\\x1b[31m');
+  assert.equal(error.details.output, 'SyntaxError: invalid syntax\\e[31m');
 });
 
 test('a service that never gets ready says what its last answer was', async () => {
@@ -372,7 +372,7 @@ test('output of the guest is escaped, bounded and attributed to its task', async
   });
   const total = seen.reduce((sum, { text }) => sum + text.length, 0);
   assert.ok(total < 1_100_000, `forwarded ${total}`);
-  assert.ok(seen.some(({ id, text }) => id === 'run.0' && text.startsWith('\\x1b[2J')));
+  assert.ok(seen.some(({ id, text }) => id === 'run.0' && text.startsWith('\\e[2J')));
   assert.match(seen.at(-1)?.text ?? '', /not shown/);
 });
 

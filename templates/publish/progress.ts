@@ -1,7 +1,7 @@
 /** Carries events from a running build to whoever watches it, bounded in both directions. */
 import type { Clock } from '../../sdk/index.ts';
-import { escapeOutput, tailOf } from './escape.ts';
 import type { BuildEvent } from './events.ts';
+import { escapeOutput, tailOf } from './output-text.ts';
 
 /** Output of one build that is forwarded, characters; a watcher that never reads makes us hold this much. */
 const maxOutputLength = 1024 * 1024;

@@ -2,9 +2,9 @@
 import type { Clock } from '../../sdk/index.ts';
 import type { TemplateDefinition } from '../definition/index.ts';
 import { buildFailed } from './build-error.ts';
-import { escapeOutput } from './escape.ts';
 import type { GuestSession } from './guest-session.ts';
 import type { GuestExit, GuestHttpAnswer } from './host-port.ts';
+import { escapeOutput } from './output-text.ts';
 
 const pollMs = 100;
 /** One attempt at the ready path; a service may accept connections long before it answers. */

@@ -4,8 +4,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { GatewayError } from '../../sdk/index.ts';
-import { parseDefinition, type TemplateDefinition } from '../definition/index.ts';
+import { parseDefinitionText, type TemplateDefinition } from '../definition/index.ts';
 import { contentDigest } from './archive/content-digest.ts';
 import { atMost, refuseArchive } from './archive/listing.ts';
 import { definitionFileName } from './archive/pack.ts';
@@ -46,24 +45,6 @@ export async function receiveArchive(
   }
 }
 
-async function readDefinition(folder: string): Promise<TemplateDefinition> {
-  const text = await readFile(join(folder, definitionFileName), 'utf8');
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw new GatewayError(
-      'invalid_definition',
-      `${definitionFileName} is not JSON: ${(error as Error).message}`,
-      {
-        component: 'templates',
-        field: '(root)',
-      },
-    );
-  }
-  return parseDefinition(json);
-}
-
 /**
  * Unpacks the build directory's `source.tar.gz`, parses the definition and checks that every copied path is there.
  * @throws GatewayError `invalid_request`, `invalid_definition`, `not_supported_yet`
@@ -81,7 +62,7 @@ export async function unpackSource(
   const root = entries.find((entry) => entry.path === definitionFileName);
   if (root?.kind !== 'file') throw refuseArchive(`the archive has no ${definitionFileName} at its root`);
   if (root.size > maxDefinitionBytes) throw refuseArchive(`${definitionFileName} is larger than 1 MiB`);
-  const definition = await readDefinition(folder);
+  const definition = parseDefinitionText(await readFile(join(folder, definitionFileName), 'utf8'));
   for (const [index, { from }] of definition.copy.entries()) {
     await readCopySource(folder, from, `copy.${index}.from`, limits);
   }
