@@ -23,6 +23,9 @@ async function serveOnce(context: TestContext, words: string[], env: Record<stri
     queueMicrotask(() => interruption.abort());
     return {
       url: 'http://127.0.0.1:7070',
+      apiKey: 'e2b_first',
+      isNewKey: words.includes('--data'),
+      ready: Promise.resolve(),
       close: async () => {
         assert.ok(interruption.signal.aborted, 'closed only after Ctrl-C');
         closed++;
@@ -49,9 +52,27 @@ test('flags win over the environment for the address and the data directory', as
   const fromEnv = await serveOnce(context, [], env);
   assert.equal(fromEnv.options?.listen, '127.0.0.1:1000');
   assert.equal(fromEnv.options?.dataDirectory, '/env');
-  const fromFlags = await serveOnce(context, ['--listen', '[::1]:2000', '--data', '/flag'], env);
+  const fromFlags = await serveOnce(
+    context,
+    ['--listen', '[::1]:2000', '--data', '/flag', '--log', 'debug'],
+    env,
+  );
   assert.equal(fromFlags.options?.listen, '[::1]:2000');
   assert.equal(fromFlags.options?.dataDirectory, '/flag');
+  assert.equal(fromFlags.options?.logLevel, 'debug');
+});
+
+test('a new key is shown once, an old one never', async (context) => {
+  const first = await serveOnce(context, ['--data', '/new'], {});
+  assert.match(first.ran.stderr, /^API key, shown this once: e2b_first\n/m);
+  const second = await serveOnce(context, [], {});
+  assert.ok(!second.ran.stderr.includes('e2b_first'));
+});
+
+test('a log level that is none is wrong usage, wherever it comes from', async (context) => {
+  const entries = [entryOver(() => assert.fail('started'))];
+  assert.equal((await run(context, ['up', '--log', 'loud'], { entries })).code, 2);
+  assert.equal((await run(context, ['up'], { entries, env: { SNAPGATE_LOG: 'loud' } })).code, 2);
 });
 
 test('an address without a port is wrong usage', async (context) => {
