@@ -8,6 +8,7 @@ const limitsSchema = z.strictObject({
   headerBytes: whole(1024, 1024 * 1024)
     .default(32 * 1024)
     .describe('request line and headers together; more is answered 431'),
+  headers: whole(10, 100_000).default(1000).describe('header lines of a request; more are answered 431'),
   archiveBytes: whole(1024)
     .default(512 * 1024 * 1024)
     .describe('packed template folder of one publish'),

@@ -8,10 +8,17 @@ const hostPattern = /^[A-Za-z0-9._~:%[\]!$&'()*+,;=-]*$/;
 /**
  * Host and target of a request, in a form that routing and forwarding may trust (RFC 9112 §3.2): exactly one `Host`, which
  * an absolute-form target overrides.
- * @throws GatewayError `invalid_request`
+ * @throws GatewayError `invalid_request`, `headers_too_large`
  */
-export function readRequestLine(request: IncomingMessage): { readonly host: string; readonly path: string } {
+export function readRequestLine(
+  request: IncomingMessage,
+  maxHeaders: number,
+): { readonly host: string; readonly path: string } {
   const { rawHeaders } = request;
+  if (rawHeaders.length > 2 * maxHeaders) {
+    const message = `the request has more than ${maxHeaders} headers`;
+    throw new GatewayError('headers_too_large', message, { extra: { limit: maxHeaders } });
+  }
   let host: string | undefined;
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]!;

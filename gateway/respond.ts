@@ -4,10 +4,18 @@ import type { Clock, GatewayError } from '../sdk/index.ts';
 import { drainRequest } from './functions/drain.ts';
 import { type ProblemContext, problemAnswer, tellsDown } from './problem.ts';
 
-export interface RespondOptions {
-  readonly clock: Clock;
+/** Bounds of what is read and dropped after an early answer. */
+export interface LingerOptions {
   readonly lingerBytes: number;
   readonly lingerMs: number;
+}
+
+export interface RespondOptions extends LingerOptions {
+  readonly clock: Clock;
+  /** The connection shall carry no other request. */
+  readonly mustClose?: boolean;
+  /** The client sent `Expect: 100-continue` and got no answer to it. */
+  readonly owesContinue?: boolean;
 }
 
 /** Unread rests up to here are read rather than closed over, so that the connection stays usable. */
@@ -26,19 +34,23 @@ export function announcedLength(request: IncomingMessage): number | undefined {
 /**
  * Answers with the problem document of an error. Where the client may still be sending, the answer is complete before the
  * connection closes, and what arrives until then is dropped (see `drain.ts`).
- * @param mustClose the connection can't carry another request, such as after an unanswered `Expect: 100-continue`
  */
 export function sendProblem(
   request: IncomingMessage,
   response: ServerResponse,
   error: GatewayError,
   context: ProblemContext,
-  options: RespondOptions & { readonly mustClose?: boolean },
+  options: RespondOptions,
 ): void {
   const answer = problemAnswer(error, { ...context, isCrossOrigin: request.headers.origin !== undefined });
-  const isPending = announcesBody(request) && !request.complete;
+  // A client that still waits for `100 Continue` has nothing under way.
+  const isPending = announcesBody(request) && !request.complete && options.owesContinue !== true;
   const isSmall = (announcedLength(request) ?? Number.POSITIVE_INFINITY) <= smallRestBytes;
-  const closes = options.mustClose === true || tellsDown(answer.status) || (isPending && !isSmall);
+  const closes =
+    options.mustClose === true ||
+    options.owesContinue === true ||
+    tellsDown(answer.status) ||
+    (isPending && !isSmall);
   if (closes) answer.rawHeaders.push('connection', 'close');
   response.writeHead(answer.status, answer.rawHeaders);
   if (!isPending) {

@@ -47,7 +47,7 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
   };
 
   const dispatch = (request: IncomingMessage): Dispatch => {
-    const { host, path } = readRequestLine(request);
+    const { host, path } = readRequestLine(request, limits.headers);
     const route = parseRoute(host, path);
     return route === null ? { door: 'api', path } : { door: 'function', route, host };
   };
@@ -74,7 +74,7 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
         response,
         error,
         { requestId, allow },
-        { ...respondOptions, mustClose: expectsContinue },
+        { ...respondOptions, owesContinue: expectsContinue },
       );
     }
   };
@@ -111,7 +111,7 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
   const server =
     tls === undefined ? createServer(serverOptions) : createTlsServer({ ...serverOptions, ...tls });
   server.maxConnections = limits.connections;
-  // Otherwise headers beyond 2000 vanish silently; their bytes are limited already.
+  // Node would drop those beyond a count silently; `readRequestLine` refuses the request instead.
   server.maxHeadersCount = 0;
   server
     .on('request', (request, response) => onRequest(request, response, false))

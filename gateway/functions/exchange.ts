@@ -6,7 +6,7 @@ import type { ConnectionWatch } from '../connections.ts';
 import { toGatewayError } from '../errors.ts';
 import type { GatewayMetrics, Outcome } from '../metrics.ts';
 import { requestIdOf } from '../request-id.ts';
-import { announcedLength, announcesBody, type RespondOptions, sendProblem } from '../respond.ts';
+import { announcedLength, announcesBody, type LingerOptions, sendProblem } from '../respond.ts';
 import type { Admitted } from './admission.ts';
 import { type Drain, drainRequest } from './drain.ts';
 import { peerAddress } from './forwarded.ts';
@@ -25,7 +25,7 @@ export interface ExchangeDeps {
   readonly isDraining: () => boolean;
 }
 
-export interface ExchangeOptions extends Omit<RespondOptions, 'clock'> {
+export interface ExchangeOptions extends LingerOptions {
   readonly uploadIdleMs: number;
 }
 
@@ -190,7 +190,12 @@ export class Exchange {
       response,
       error,
       { requestId, template: admitted?.version.template, version: admitted?.version.version },
-      { ...this.#options, clock: this.#deps.clock, mustClose: this.#mustClose() },
+      {
+        ...this.#options,
+        clock: this.#deps.clock,
+        mustClose: this.#mustClose(),
+        owesContinue: this.#owesContinue,
+      },
     );
   };
 

@@ -81,7 +81,7 @@ function answered<T>(
           component: 'edge',
         }),
       );
-    }, request.timeoutMs);
+    }, request.timeoutMs).unref();
     const onAbort = () => fail(new GatewayError('cancelled', 'the caller went away', { component: 'edge' }));
     request.signal.addEventListener('abort', onAbort, { once: true });
     outgoing.on(event, (...values) => {
