@@ -89,19 +89,20 @@ export class Reception {
     for (const waiter of this.#pool.line) this.#refuse(waiter, code, message);
   }
 
-  /** An error of this pool, counted as a refusal. */
+  /** An error of this pool, counted as a refusal. `ahead`: who is in line before the one refused. */
   counted(
     code: ErrorCode,
     message: string,
     details: Pick<ErrorDetails, 'cause' | 'extra'> = {},
+    ahead = this.#pool.line.size,
   ): GatewayError {
-    const { counters, observer, digest, line, options } = this.#pool;
+    const { counters, observer, digest, options } = this.#pool;
     counters.refused(code);
     observer.refused({ digest, code });
     const { max, concurrency, reuse } = options();
     const places = max * (reuse === 'never' ? 1 : concurrency);
     const isBusy = code === 'queue_full' || code === 'node_at_capacity' || code === 'draining';
-    const retry = isBusy ? retryAfterSeconds(line.size, counters.service.value(), places) : undefined;
+    const retry = isBusy ? retryAfterSeconds(ahead, counters.service.value(), places) : undefined;
     return new GatewayError(code, message, {
       component: 'pool',
       ...details,
@@ -121,9 +122,8 @@ export class Reception {
     const { depth } = options().queue;
     const used = line.unclaimed - 1;
     if (used < depth) return null;
-    return this.counted('queue_full', `${used} invocations are waiting already`, {
-      extra: { limit: depth, used, knob: 'admission.queue.depth' },
-    });
+    const extra = { limit: depth, used, knob: 'admission.queue.depth' };
+    return this.counted('queue_full', `${used} invocations are waiting already`, { extra }, line.size - 1);
   }
 
   #watch(waiter: Waiter, request: AcquireRequest): void {

@@ -18,16 +18,19 @@ export interface RefillInventory {
   readonly places: number;
 }
 
-/** Blanks to restore and VMMs to spawn now. Ready machines come first, then blanks; both count what is under way. */
+/**
+ * Ready machines missing, VMMs to spawn and blanks to restore now; all count what is under way. Blanks of the floor stay where they are, so that
+ * the next miss costs a load and not a spawn, unless there is no place left to spawn in.
+ */
 export function planRefill(
   have: RefillInventory,
   want: { readonly ready: number; readonly blank: number },
-): { readonly restore: number; readonly spawn: number } {
+): { readonly missing: number; readonly restore: number; readonly spawn: number } {
   const missing = Math.max(0, want.ready - have.ready - have.restoring);
-  const restore = Math.min(missing, have.blank);
-  const blanksWanted = missing - restore + want.blank;
-  const blanksComing = have.blank - restore + have.spawning;
-  return { restore, spawn: Math.max(0, Math.min(blanksWanted - blanksComing, have.places)) };
+  const spawn = Math.max(0, Math.min(missing + want.blank - have.blank - have.spawning, have.places));
+  const spare = Math.max(0, have.blank - want.blank);
+  const uncovered = Math.max(0, missing - spare - have.spawning - spawn);
+  return { missing, restore: Math.min(missing, spare + uncovered, have.blank), spawn };
 }
 
 export interface RefillDeps {
@@ -101,8 +104,10 @@ export class Refill {
       const waitMs = Math.max(this.#backoff.waitMs(), this.#heldUntil - clock.monotonic());
       if (waitMs > 0) this.#reviewIn(waitMs);
       else {
-        for (const slot of blank.slice(0, plan.restore)) bringUp.restore(slot, 'refill', false);
-        this.#spawn(plan.spawn);
+        const refused = this.#spawn(plan.spawn);
+        // What the node has no place to spawn is taken from the blanks, which are there already.
+        const restore = Math.min(plan.restore + refused, plan.missing);
+        for (const slot of blank.slice(0, restore)) bringUp.restore(slot, 'refill', false);
       }
     }
     const surplus = [
@@ -118,15 +123,17 @@ export class Refill {
     this.#review = null;
   }
 
-  #spawn(count: number): void {
+  /** Answers how many the node had no place for. */
+  #spawn(count: number): number {
     for (let made = 0; made < count; made += 1) {
       const slot = this.#deps.openSlot();
       if (slot === null) {
         this.#reviewIn(refusedMs * (0.5 + this.#deps.random()));
-        return;
+        return count - made;
       }
       this.#deps.bringUp.spawn(slot, 'refill');
     }
+    return 0;
   }
 
   /** Gives back one machine per step, and only after the surplus has lasted a step. */
