@@ -25,11 +25,12 @@ export async function up(options: UpOptions): Promise<RunningService> {
   );
   try {
     const gateway = await openGateway({ edge, log }, { listen: options.listen, paths: layout });
+    let closing: Promise<void> | undefined;
     return {
       ...gateway,
-      async close() {
-        await gateway.close();
-        await edge.close({ deadlineMs: drainMs });
+      close() {
+        closing ??= gateway.close().finally(() => edge.close({ deadlineMs: drainMs }));
+        return closing;
       },
     };
   } catch (error) {

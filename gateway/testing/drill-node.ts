@@ -1,0 +1,127 @@
+/** A whole node on real guests for end-to-end tests: its own data directory, the checkout's guest images, one published template. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type AdminClient, createAdminClient, type PublishEvent } from '../../sdk/index.ts';
+import { packTemplate, parseDefinition } from '../../templates/index.ts';
+import { up } from '../up.ts';
+
+const root = join(import.meta.dirname, '../..');
+export const drillFolder = join(import.meta.dirname, 'drill');
+
+/** A fresh data directory that shares images and scratch disks with `npm start`, since making those takes minutes. */
+export async function makeDataDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'sg-'));
+  for (const name of ['images', 'cache']) {
+    await mkdir(join(root, '.snapgate', name), { recursive: true });
+    await symlink(join(root, '.snapgate', name), join(directory, name));
+  }
+  return directory;
+}
+
+export interface DrillNode extends AsyncDisposable {
+  readonly url: string;
+  readonly apiKey: string;
+  readonly client: AdminClient;
+  readonly dataDirectory: string;
+  readonly ready: Promise<void>;
+  /** Stops it, keeping the data directory. */
+  stop(): Promise<void>;
+}
+
+/** Starts gateway and edge in this process. Disposing stops them and, unless it was given, removes the data directory. */
+export async function startNode(given?: string): Promise<DrillNode> {
+  const dataDirectory = given ?? (await makeDataDirectory());
+  const service = await up({ dataDirectory, listen: '127.0.0.1:0', logLevel: 'fatal', onStep: () => {} });
+  return {
+    url: service.url,
+    apiKey: service.apiKey,
+    client: createAdminClient({ url: service.url, apiKey: service.apiKey }),
+    dataDirectory,
+    ready: service.ready,
+    stop: () => service.close(),
+    async [Symbol.asyncDispose]() {
+      await service.close();
+      if (given === undefined) await rm(dataDirectory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Publishes the drill template, changed as wanted, and answers the last event. */
+export async function publishDrill(
+  client: AdminClient,
+  changes: Record<string, unknown> = {},
+  folder = drillFolder,
+): Promise<PublishEvent & { type: 'result' }> {
+  const definition = parseDefinition({
+    ...JSON.parse(await readFile(join(drillFolder, 'template.json'), 'utf8')),
+    ...changes,
+  });
+  let last: PublishEvent | undefined;
+  for await (const event of client.publish(definition.name, await packTemplate(folder, definition)))
+    last = event;
+  if (last?.type !== 'result') throw new Error(`publishing ended with ${JSON.stringify(last)}`);
+  return last;
+}
+
+/** PIDs of VMMs whose machine directory lies in this data directory, found without help from the product. */
+export async function vmmsOf(dataDirectory: string): Promise<number[]> {
+  const pids: number[] = [];
+  for (const name of await readdir('/proc')) {
+    if (!/^\d+$/.test(name)) continue;
+    const [command, cwd] = await Promise.all([
+      readFile(`/proc/${name}/cmdline`, 'utf8').catch(() => ''),
+      readlink(`/proc/${name}/cwd`).catch(() => ''),
+    ]);
+    if (command.includes('qemu-system') && cwd.startsWith(dataDirectory)) pids.push(Number(name));
+  }
+  return pids;
+}
+
+/** Everything a machine may leave: processes, directories with sockets and overlays, mounts. Empty when nothing is left. */
+export async function leaksOf(dataDirectory: string): Promise<string[]> {
+  const mounts = (await readFile('/proc/mounts', 'utf8'))
+    .split('\n')
+    .filter((line) => line.includes(dataDirectory));
+  const machines = await readdir(join(dataDirectory, 'machines')).catch(() => []);
+  const versions = (await readdir(join(dataDirectory, 'versions')).catch(() => [])).filter((name) =>
+    name.startsWith('.'),
+  );
+  const pids = await vmmsOf(dataDirectory);
+  return [
+    ...mounts,
+    ...machines.map((name) => `machines/${name}`),
+    ...versions.map((name) => `versions/${name}`),
+    ...pids.map((pid) => `vmm ${pid}`),
+  ];
+}
+
+/** `snapgate up` in a process of its own, to be killed. Resolves when it serves. */
+export async function spawnUp(
+  dataDirectory: string,
+): Promise<{ readonly process: ChildProcess; readonly url: string; readonly apiKey: string }> {
+  const child = spawn(
+    process.execPath,
+    [join(root, 'gateway/cli/main.ts'), 'up', '--data', dataDirectory, '--listen', '127.0.0.1:0'],
+    {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, NODE_OPTIONS: '' },
+    },
+  );
+  let said = '';
+  const served = Promise.withResolvers<void>();
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    said = (said + text).slice(-20_000);
+    if (/serves on http/.test(said)) served.resolve();
+  });
+  child.once('exit', (code, signal) =>
+    served.reject(new Error(`snapgate up ended early (${code ?? signal}): ${said}`)),
+  );
+  await served.promise;
+  const credentials = JSON.parse(await readFile(join(dataDirectory, 'credentials.json'), 'utf8')) as {
+    url: string;
+    apiKey: string;
+  };
+  return { process: child, ...credentials };
+}
