@@ -159,7 +159,8 @@ export class PoolEngine {
       counters.landed('wake', durationMs);
     } else {
       counters.landed('restore', durationMs);
-      if (state.kind === 'ready') this.#sizing.refilled(durationMs);
+      const spawnMs = counters.work.spawn.value() ?? 0;
+      if (state.kind === 'ready') this.#sizing.refilled(spawnMs + durationMs);
     }
     if (this.#isCurrent(slot) && state.kind === 'serving') this.#tenure.begin(slot);
     this.round();

@@ -19,7 +19,7 @@ export interface SizingDecision {
 export interface Sizing {
   /** A fresh machine was taken by an invocation; reused ones don't drain the pool and aren't told. */
   taken(): void;
-  /** A refill took this long, from blank to ready. */
+  /** A refill took this long, from nothing to ready. */
   refilled(durationMs: number): void;
   /** The size to hold now. */
   decide(bounds: { readonly floor: number; readonly ceiling: number }): SizingDecision;
