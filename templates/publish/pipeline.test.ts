@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { GatewayError, isGatewayError } from '../../sdk/index.ts';
 import { packTemplate } from './archive/pack.ts';
+import { defaultArchiveLimits } from './archive/tree.ts';
 import { createBuildLane } from './lane.ts';
 import { buildVersion, rebuildVersion } from './pipeline.ts';
 import { type FakeHostOptions, failurePoints } from './testing/fake-host.ts';
@@ -359,6 +360,19 @@ test('an upload that breaks off, is no archive or has no definition is the calle
     );
   }
   assert.deepEqual(await workshop.listing(), []);
+});
+
+test('an upload that is too large is refused without cutting its connection', async () => {
+  await using workshop = await Workshop.open();
+  const limits = { ...defaultArchiveLimits, archiveBytes: 1000 };
+  const deps = workshop.deps(workshop.host(), { limits });
+  const archive = Readable.from(Array.from({ length: 100 }, () => Buffer.alloc(100)));
+  await assert.rejects(
+    collect(buildVersion(deps, archive, options)),
+    /the packed template is larger than 1000 bytes/,
+  );
+  assert.equal(archive.destroyed, false);
+  archive.destroy();
 });
 
 test('output of the guest is escaped, bounded and attributed to its task', async () => {

@@ -72,7 +72,8 @@ const built = (template: UnpackedTemplate, unchanged: boolean, facts: BuiltEvent
 /**
  * Builds, captures and verifies a version from a packed template (a gzipped tar with `template.json` at its root). The
  * same input whose version is there and intact is not built again. Nothing half-made stays behind: on failure the
- * versions directory is as it was. Leaving the iteration early cancels the build.
+ * versions directory is as it was. Leaving the iteration early cancels the build. The archive is read, never destroyed:
+ * that is up to the caller.
  * @throws GatewayError `invalid_request`, `invalid_definition`, `not_supported_yet`, `build_failed` (with the guest's
  *   output), `disk_full`, `node_at_capacity` (too many builds wait), `cancelled`, and what the host throws
  */

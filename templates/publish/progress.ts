@@ -15,7 +15,7 @@ export interface Progress {
   skip(id: string, title: string): void;
   /** Output of a build tool or the guest, as it came. */
   output(text: string): void;
-  /** The last output, escaped, for an error. */
+  /** The last output of the task that runs or ran last, escaped, for an error. */
   tail(): string;
 }
 
@@ -39,6 +39,7 @@ export class BuildProgress implements Progress {
     const end = (state: 'done' | 'failed') =>
       this.push({ type: 'task', id, title, state, ms: Math.round(this.#clock.monotonic() - startedAt) });
     this.#current = id;
+    this.#tail = '';
     this.push({ type: 'task', id, title, state: 'started' });
     try {
       const result = await work();

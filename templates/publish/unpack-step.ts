@@ -23,7 +23,11 @@ export interface UnpackedTemplate {
   readonly contentDigest: string;
 }
 
-/** Keeps the upload as `source.tar.gz` in the build directory. @throws GatewayError `invalid_request` when too large */
+/**
+ * Keeps the upload as `source.tar.gz` in the build directory. The archive stays the caller's: one that is refused midway is
+ * left where it was, since destroying a request's body would cut the connection before its answer was sent.
+ * @throws GatewayError `invalid_request` when it is too large or breaks off
+ */
 export async function receiveArchive(
   archive: Readable,
   buildDirectory: string,
@@ -33,7 +37,7 @@ export async function receiveArchive(
   const path = join(buildDirectory, snapshotFileNames.source);
   try {
     await pipeline(
-      archive,
+      archive.iterator({ destroyOnReturn: false }),
       atMost(limits.archiveBytes, 'the packed template'),
       createWriteStream(path, { flags: 'wx', mode: 0o600 }),
       { signal },

@@ -1,5 +1,6 @@
 /** Schema of the registry's tables. The database file is shared, so each owner keeps its own schema version. */
 import type { DatabaseSync } from 'node:sqlite';
+import { GatewayError } from '../../sdk/index.ts';
 
 const owner = 'templates';
 
@@ -38,7 +39,10 @@ const migrations: readonly string[] = [
    ) STRICT;`,
 ];
 
-/** Runs `work` in a write transaction that is undone when it throws. */
+/** https://www.sqlite.org/rescode.html#full */
+const sqliteFull = 13;
+
+/** Runs `work` in a write transaction that is undone when it throws. @throws GatewayError `disk_full` */
 export function inTransaction<T>(db: DatabaseSync, work: () => T): T {
   db.exec('BEGIN IMMEDIATE');
   try {
@@ -48,6 +52,12 @@ export function inTransaction<T>(db: DatabaseSync, work: () => T): T {
   } catch (error) {
     // SQLite may have rolled back by itself (disk full); asking twice would hide the first error.
     if (db.isTransaction) db.exec('ROLLBACK');
+    if ((error as { errcode?: number }).errcode === sqliteFull) {
+      throw new GatewayError('disk_full', 'the disk ran full while the registry was written', {
+        component: 'templates',
+        cause: error,
+      });
+    }
     throw error;
   }
 }

@@ -261,6 +261,19 @@ test('the registry survives a restart and shares its file with other owners', (c
   assert.throws(() => createTemplateRegistry(db, { clock: new Hands() }), /newer release/);
 });
 
+test('a disk that runs full in the middle of a publish is disk_full, and nothing half-recorded stays', (context) => {
+  const { db, registry } = desk(context);
+  registry.publish('hello', version(1));
+  const pages = Number(db.prepare('PRAGMA page_count').get()?.page_count);
+  db.exec(`PRAGMA max_page_count = ${pages + 1}`);
+  const large = { env: { A: 'x'.repeat(16_000) } };
+  refuses('disk_full', () => registry.publish('hello', version(2, 'hello', large)));
+  assert.equal(registry.resolve('hello').version, 'v1');
+  assert.equal(registry.template('hello')?.versions, 1);
+  db.exec('PRAGMA max_page_count = 100000');
+  assert.equal(registry.publish('hello', version(2, 'hello', large)).version, 'v2');
+});
+
 // Against a model that is only arrays: whatever is done in whatever order, both agree on names and latest.
 test('any sequence of publishes, moves and removals keeps numbers, latest and references consistent', () => {
   const command = fc.oneof(

@@ -97,6 +97,7 @@ export function createTemplateRegistry(
     max: maxCachedTemplates,
     ttl: cacheMs,
     ttlResolution: 0,
+    // lru-cache takes an age that starts at 0 for none.
     perf: { now: () => clock.monotonic() + 1 },
   });
 
