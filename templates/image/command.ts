@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { GatewayError } from '../../sdk/index.ts';
 
@@ -25,6 +24,8 @@ export type RunCommand = (
 
 const tailLines = 40;
 const lineLimit = 1_000;
+/** Before escapes are removed. */
+const rawLineLimit = 16 * 1024;
 const stdoutLimit = 1 << 20;
 const killDelayMs = 5_000;
 
@@ -35,10 +36,16 @@ const controlPattern = /\u001b\[[0-9;?]*[A-Za-z]|[\u0000-\u0008\u000b-\u001f\u00
 
 const cleanLine = (line: string): string => line.replace(controlPattern, '').slice(0, lineLimit);
 
-/** Calls back for every line; resolves at the end of the stream. */
+/** Calls back for every line; what exceeds the bound of a line is dropped as it comes. Resolves at the end. */
 async function eachLine(stream: Readable, onLine: (line: string) => void): Promise<void> {
-  const lines = createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY });
-  for await (const line of lines) onLine(cleanLine(line));
+  stream.setEncoding('utf8');
+  let rest = '';
+  for await (const chunk of stream as AsyncIterable<string>) {
+    const lines = (rest + chunk).split(/\r?\n|\r/);
+    rest = lines.pop()!.slice(0, rawLineLimit);
+    for (const line of lines) onLine(cleanLine(line));
+  }
+  if (rest !== '') onLine(cleanLine(rest));
 }
 
 /**

@@ -64,6 +64,7 @@ export interface ImageBuilder {
 
 /** Two at once keep two cores busy; more would only add memory and disk at the same time. */
 const concurrentBuilds = 2;
+const defaultBuildTimeoutMs = 20 * 60_000;
 const seedMaxAgeMs = 24 * 3_600_000;
 
 /** The builder over a data directory. Several processes may share it. */
@@ -94,15 +95,14 @@ export function createImageBuilder(deps: ImageBuilderDeps, options: ImageBuilder
   }
 
   /** Everything slow goes through here: shared by callers, bounded in number and time, errors made ours. */
-  function build(
+  async function build(
     key: string,
     doing: string,
     flight: FlightOptions,
     work: (control: { signal: AbortSignal; onProgress: OnProgress }) => Promise<StoredImage>,
   ): Promise<StoredImage> {
-    return images.run(key, flight, async ({ signal: left, onProgress }) => {
-      const signal = AbortSignal.any([left, AbortSignal.timeout(options.buildTimeoutMs ?? 20 * 60_000)]);
-      try {
+    try {
+      return await images.run(key, flight, async ({ signal: left, onProgress }) => {
         const found = await store.find(key);
         if (found !== null) return found;
         if (process.getuid?.() !== 0) {
@@ -111,11 +111,12 @@ export function createImageBuilder(deps: ImageBuilderDeps, options: ImageBuilder
           });
         }
         await clearOnce();
-        return await work({ signal, onProgress });
-      } catch (error) {
-        throw toImageError(error, `building ${doing}`);
-      }
-    });
+        const timeout = AbortSignal.timeout(options.buildTimeoutMs ?? defaultBuildTimeoutMs);
+        return await work({ signal: AbortSignal.any([left, timeout]), onProgress });
+      });
+    } catch (error) {
+      throw toImageError(error, `building ${doing}`);
+    }
   }
 
   const seedOf = (suite: string, control: { signal: AbortSignal; onProgress: OnProgress }): Promise<Seed> =>
@@ -160,7 +161,10 @@ export function createImageBuilder(deps: ImageBuilderDeps, options: ImageBuilder
         const seed = await seedOf(recipe.suite, control);
         using _slot = await slots.acquire({ signal: control.signal });
         const settings = { archivesPath, debian: await debian() };
-        return store.build(key, 'root', (path) => buildRoot(recipe, seed, path, { run }, settings, control));
+        // Awaited here, or the slot would be given back before the build has begun.
+        return await store.build(key, 'root', (path) =>
+          buildRoot(recipe, seed, path, { run }, settings, control),
+        );
       });
       return { rootPath: join(image.path, rootFileName), digest: image.manifest.digest };
     },

@@ -13,8 +13,8 @@ export interface RootRecipe {
 export type RecipeKey = string;
 
 /** Debian policy's form of package and suite names. Nothing that matches can be an option or a path. */
-const namePattern = /^[a-z0-9][a-z0-9+.-]{1,62}$/;
-const packageLimit = 200;
+const namePattern = /^[a-z0-9][a-z0-9+.-]{1,127}$/;
+const packageLimit = 256;
 
 /** Changes whenever the same recipe would give another file system, so that old images are not taken for new ones. */
 const recipeFormat = 2;
