@@ -73,6 +73,7 @@ export class Recorder implements ScheduleObserver {
   readonly errors = new Map<string, ErrorRecord>();
   private readonly lag = this.series.at('lag');
   private readonly bundles = new Map<StartLabel, Partial<Record<Outcome, Bundle>>>();
+  private readonly templateLatency: Durations[] = [];
   private readonly templates: readonly string[];
   private readonly warmupMs: number;
 
@@ -115,8 +116,7 @@ export class Recorder implements ScheduleObserver {
     if (exchange.status !== 0) bundle.ttfb.record(exchange.firstByteMs - exchange.sentMs);
     if (outcome === 'ok') this.phases(exchange, bundle, atMs);
     if (exchange.target < maxTemplateSeries && (outcome === 'ok' || outcome === 'timeout')) {
-      const template = this.templates[exchange.target] ?? 'unknown';
-      this.series.at('template_latency', { template }).record(exchange.latencyMs);
+      this.ofTemplate(exchange.target).record(exchange.latencyMs);
     }
     this.timeline.ended(atMs, outcome);
     if (outcome === 'ok' || outcome === 'timeout') this.timeline.latency(atMs, start, exchange.latencyMs);
@@ -186,6 +186,13 @@ export class Recorder implements ScheduleObserver {
       if (known !== undefined) known.count += record.count;
       else if (this.errors.size <= maxErrorCodes) this.errors.set(record.code, { ...record });
     }
+  }
+
+  private ofTemplate(target: number): Durations {
+    this.templateLatency[target] ??= this.series.at('template_latency', {
+      template: this.templates[target] ?? 'unknown',
+    });
+    return this.templateLatency[target];
   }
 
   private phases(exchange: Exchange, bundle: Bundle, atMs: number): void {

@@ -1,6 +1,6 @@
 /** Figures of the server's side that are sampled while a run is on, one value per sample over all nodes. */
 export const gauges = {
-  cpu_cores: { unit: 'number', title: 'CPU in use, cores' },
+  cpu_cores: { unit: 'number', title: 'CPU in use on the host, cores' },
   memory_pss_bytes: { unit: 'bytes', title: 'memory of all machines, shared pages counted once' },
   memory_private_bytes: { unit: 'bytes', title: 'private guest pages of all machines' },
   memory_per_machine_bytes: { unit: 'bytes', title: 'memory per machine (PSS)' },

@@ -1,0 +1,118 @@
+/**
+ * The floor of a restore, measured without product code: a bare VMM with the same command line, state over a socket, `cont`,
+ * greeting of the agent and its first answer. What a product can't be faster than.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { connect as connectHttp2 } from 'node:http2';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Read off a blank VMM of the product. */
+export interface FloorRecipe {
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Its working directory, from which the overlay is copied. */
+  readonly directory: string;
+  readonly statePath: string;
+  readonly token: string;
+}
+
+async function connected(path: string): Promise<Socket> {
+  for (;;) {
+    const socket = connect(path);
+    try {
+      await once(socket, 'connect');
+      return socket;
+    } catch {
+      await sleep(1);
+    }
+  }
+}
+
+class Qmp {
+  readonly #socket: Socket;
+  #text = '';
+  #wake = Promise.withResolvers<void>();
+  readonly #messages: Record<string, unknown>[] = [];
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.setEncoding('utf8').on('data', (chunk: string) => {
+      this.#text += chunk;
+      const lines = this.#text.split('\n');
+      this.#text = lines.pop() ?? '';
+      this.#messages.push(...lines.filter(Boolean).map((line) => JSON.parse(line)));
+      this.#wake.resolve();
+      this.#wake = Promise.withResolvers();
+    });
+  }
+
+  async next(isWanted: (message: Record<string, unknown>) => boolean): Promise<Record<string, unknown>> {
+    for (;;) {
+      const index = this.#messages.findIndex(isWanted);
+      if (index >= 0) return this.#messages.splice(0, index + 1).at(-1)!;
+      await this.#wake.promise;
+    }
+  }
+
+  async execute(command: string, args: object = {}): Promise<void> {
+    this.#socket.write(`${JSON.stringify({ execute: command, arguments: args })}\n`);
+    await this.next((message) => 'return' in message);
+  }
+}
+
+/** One bare restore. @returns milliseconds from state to the agent's first answer */
+export async function measureFloor(recipe: FloorRecipe): Promise<number> {
+  const directory = await mkdtemp(join(tmpdir(), 'floor-'));
+  let child: ChildProcess | undefined;
+  try {
+    await cp(join(recipe.directory, 'disk.qcow2'), join(directory, 'disk.qcow2'));
+    const [binary, ...argv] = recipe.argv;
+    child = spawn(binary!, argv, { cwd: directory, env: recipe.env, stdio: 'ignore' });
+    const qmp = new Qmp(await connected(join(directory, 'qmp.sock')));
+    await qmp.next((message) => 'QMP' in message);
+    await qmp.execute('qmp_capabilities');
+    await qmp.execute('migrate-set-capabilities', {
+      capabilities: ['events', 'x-ignore-shared'].map((capability) => ({ capability, state: true })),
+    });
+    await qmp.execute('migrate-incoming', { uri: 'unix:incoming.sock' });
+    const state = await readFile(recipe.statePath);
+    // As long as a blank of the product usually waits.
+    await sleep(300);
+
+    const startedAt = performance.now();
+    const feed = connect(join(directory, 'incoming.sock'));
+    feed.end(state);
+    await qmp.next(
+      (message) =>
+        message.event === 'MIGRATION' && (message.data as { status: string }).status === 'completed',
+    );
+    await qmp.execute('cont');
+    const agent = connect(join(directory, 'agent.sock'));
+    const nonce = randomBytes(16).toString('hex');
+    agent.write(`SNAPGATE-HELLO/1 ${recipe.token} ${nonce}\n\n\n\n\n\n`);
+    let heard = Buffer.alloc(0);
+    while (!heard.includes(`SNAPGATE-READY/1 ${nonce}\n`)) {
+      await once(agent, 'readable');
+      heard = Buffer.concat([heard, (agent.read() as Buffer | null) ?? Buffer.alloc(0)]);
+    }
+    const session = connectHttp2('http://guest', { createConnection: () => agent });
+    const ping = session.request({ ':path': '/v1/ping' });
+    await once(ping, 'response');
+    ping.resume();
+    await once(ping, 'end');
+    const ms = performance.now() - startedAt;
+    session.destroy();
+    return ms;
+  } finally {
+    child?.kill('SIGKILL');
+    if (child !== undefined && child.exitCode === null && child.signalCode === null)
+      await once(child, 'exit');
+    await rm(directory, { recursive: true, force: true });
+  }
+}
