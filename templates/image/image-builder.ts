@@ -121,7 +121,12 @@ export function createImageBuilder(deps: ImageBuilderDeps, options: ImageBuilder
 
   const seedOf = (suite: string, control: { signal: AbortSignal; onProgress: OnProgress }): Promise<Seed> =>
     seeds.run(suite, control, async (inner) =>
-      ensureSeed(suite, { run, now }, { cachePath, debian: await debian(), maxAgeMs: seedMaxAgeMs }, inner),
+      ensureSeed(
+        suite,
+        { run, now },
+        { cachePath, archivesPath, debian: await debian(), maxAgeMs: seedMaxAgeMs },
+        inner,
+      ),
     );
 
   return {

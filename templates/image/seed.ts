@@ -25,6 +25,8 @@ export interface SeedDeps {
 export interface SeedOptions {
   /** `<data>/cache`. */
   readonly cachePath: string;
+  /** Packages kept between builds; emptied with every new seed. */
+  readonly archivesPath: string;
   readonly debian: DebianOptions;
   /** A seed older than this is made anew, since the archive drops packages that were superseded. */
   readonly maxAgeMs: number;
@@ -82,6 +84,8 @@ export async function ensureSeed(
   const path = join(seedsPath, `${key}-${deps.now()}`);
   // The staging directory itself becomes the seed; disposing it afterwards finds nothing.
   await rename(directory.path, path);
+  // Packages kept for the previous seed are superseded or soon will be; this also bounds what is kept.
+  await rm(options.archivesPath, { recursive: true, force: true });
   for (const old of found) {
     // Another process may still be copying the previous one; two generations back nobody is.
     if (old !== newest) await rm(old.path, { recursive: true, force: true });

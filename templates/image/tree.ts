@@ -73,6 +73,7 @@ export async function prepareInstall(tree: string, archivesPath: string): Promis
 
 /** Keeps the packages that were fetched for the next root of the same suite. */
 export async function keepArchives(tree: string, archivesPath: string): Promise<void> {
+  await mkdir(archivesPath, { recursive: true });
   for (const name of await readdir(archivesIn(tree))) {
     if (name.endsWith('.deb')) await rename(join(archivesIn(tree), name), join(archivesPath, name));
   }
