@@ -62,6 +62,27 @@ export const commandEntries: readonly CommandEntry[] = [
     load: (deps) => service(deps, 'edge', 'run a node alone, until Ctrl-C', apart),
   },
   {
+    name: 'init',
+    summary: 'write a working template to start from',
+    group: functions,
+    isRemote: false,
+    load: async (deps) => (await import('../../templates/index.ts')).initCommand(deps),
+  },
+  {
+    name: 'publish',
+    summary: 'build, verify and serve a template folder',
+    group: functions,
+    isRemote: true,
+    load: async (deps) => (await import('../../templates/index.ts')).publishCommand(await connected(deps)),
+  },
+  {
+    name: 'templates',
+    summary: 'list, show, point to and remove what is published',
+    group: functions,
+    isRemote: true,
+    load: async (deps) => (await import('../../templates/index.ts')).templatesCommand(await connected(deps)),
+  },
+  {
     name: 'invoke',
     summary: 'call a function and print its answer',
     group: functions,

@@ -27,6 +27,14 @@ test('a report names the field and the time to wait', () => {
   assert.deepEqual(lines.slice(1, 3), ['  field: pool.max', '  retry after: 3 s']);
 });
 
+test('a failure of the system names its request, by which the log of the gateway tells the rest', () => {
+  const details = { extra: { requestId: 'r1\n' } };
+  assert.match(errorReport(new GatewayError('internal', 'x', details), quiet), /^ {2}request id: r1\\n$/m);
+  const missing = new GatewayError('template_not_found', 'x', details);
+  assert.ok(!errorReport(missing, quiet).includes('r1'));
+  assert.match(errorReport(missing, { isVerbose: true }), /request id: r1/);
+});
+
 test('the cause is shown only with --verbose', () => {
   const error = new GatewayError('vmm_failed', 'the VMM ended', { cause: new Error('spawn EACCES') });
   assert.ok(!errorReport(error, quiet).includes('EACCES'));

@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { GatewayError, isUnreachable, visibleText } from '../../sdk/index.ts';
+import { errorCodes, GatewayError, isUnreachable, visibleText } from '../../sdk/index.ts';
 
 const unreachableRemedy =
   'Start one with `snapgate up` (`npm start` in a checkout), or name the right one with --url or SNAPGATE_URL.';
@@ -27,10 +27,13 @@ export function toCliError(error: unknown): GatewayError {
  * `isVerbose` the cause, and what can be done about it. Nothing in it can move the cursor.
  */
 export function errorReport(error: GatewayError, options: { readonly isVerbose: boolean }): string {
-  const { field, output, retryAfterSeconds, cause, component } = error.details;
+  const { field, output, retryAfterSeconds, cause, component, extra } = error.details;
   const lines = [`error[${error.code}]: ${visibleText(error.message)}`];
   if (field !== undefined) lines.push(`  field: ${visibleText(field, { lines: 'one' })}`);
   if (retryAfterSeconds !== undefined) lines.push(`  retry after: ${retryAfterSeconds} s`);
+  if (extra?.requestId !== undefined && (options.isVerbose || errorCodes[error.code].blame === 'system')) {
+    lines.push(`  request id: ${visibleText(String(extra.requestId), { lines: 'one' })}`);
+  }
   if (options.isVerbose) {
     if (component !== undefined) lines.push(`  component: ${component}`);
     if (cause !== undefined) lines.push(...quoted('cause', inspect(cause, { depth: 4 })));

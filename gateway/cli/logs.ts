@@ -24,7 +24,7 @@ export function logsCommand({ context, client }: Deps): Command {
     .option('-f, --follow', 'go on with new lines until Ctrl-C')
     .option('--console', "the machine's console (kernel, agent) instead")
     .option('--machine <id>', 'only this machine')
-    .option('-n, --tail <lines>', 'lines of history per machine', wholeNumber(0, 100_000), 100)
+    .option('-n, --tail <lines>', 'lines of history per machine', wholeNumber(0, 10_000), 100)
     .option('--json', 'print NDJSON, one line of the log each')
     .action(async (reference: string, flags: Flags) => {
       const [template = '', version] = reference.split('@', 2);

@@ -79,7 +79,7 @@ export const isVerbose = (words: readonly string[]): boolean => words.includes('
 
 function emptyProgram({ stdout, stderr }: CliContext, { version, footer }: ProgramOptions): Command {
   return new Command('snapgate')
-    .description('Functions and sandboxes over warm microVM memory snapshots.')
+    .description('HTTP functions answered by clones of warm microVM memory snapshots.')
     .version(version)
     .enablePositionalOptions()
     .exitOverride()

@@ -72,6 +72,7 @@ test('each call uses its route, its method and the key', async (context) => {
   assert.equal((await client.template('hello')).aliases.length, 1);
   assert.deepEqual(await client.aliases(), [alias]);
   assert.deepEqual(await client.setAlias('hello', 'live', [{ version: 'v1' }]), alias);
+  await client.removeAlias('hello', 'live');
   await client.removeVersion('hello', 'v1');
   await client.removeTemplate('hello');
   assert.deepEqual(await client.machines(), []);
@@ -86,6 +87,7 @@ test('each call uses its route, its method and the key', async (context) => {
     'GET /v1/templates/hello',
     'GET /v1/aliases',
     'PUT /v1/templates/hello/aliases/live {"targets":[{"version":"v1"}]}',
+    'DELETE /v1/templates/hello/aliases/live',
     'DELETE /v1/templates/hello/versions/v1',
     'DELETE /v1/templates/hello',
     'GET /v1/machines',
@@ -103,7 +105,11 @@ test('an error of the gateway arrives with its code, field, output and retry tim
     output: 'last words',
   });
   const { client } = await serve(context, (_, response) => {
-    response.writeHead(429, { 'retry-after': '7', 'x-snapgate-error': 'pool/queue_full' });
+    response.writeHead(429, {
+      'retry-after': '7',
+      'x-snapgate-error': 'pool/queue_full',
+      'x-request-id': 'r1',
+    });
     response.end(JSON.stringify(toProblem(sent)));
   });
   await assert.rejects(client.templates(), (error) => {
@@ -114,6 +120,7 @@ test('an error of the gateway arrives with its code, field, output and retry tim
       retryAfterSeconds: 7,
       field: 'pool.max',
       output: 'last words',
+      extra: { requestId: 'r1' },
     });
     return true;
   });

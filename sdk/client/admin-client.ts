@@ -13,12 +13,12 @@ export interface CallOptions {
 
 export interface LogQuery extends CallOptions {
   readonly template: string;
-  /** `v3` or an alias. Default: every version that has logs on its nodes. */
+  /** `v3` or an alias. Default: all versions. */
   readonly version?: string;
   readonly machine?: string;
   /** Default: what the function printed, `stdout` and `stderr`. */
   readonly streams?: readonly wire.LogLine['stream'][];
-  /** Lines of history per machine. Default: the gateway's. */
+  /** Lines of history per machine, at most 10,000. Default 100. */
   readonly tail?: number;
   /** Go on with new lines until the iteration ends. */
   readonly follow?: boolean;
@@ -53,6 +53,8 @@ export interface AdminClient {
     targets: readonly AliasTarget[],
     options?: CallOptions,
   ): Promise<wire.Alias>;
+  /** `latest` cannot be removed. */
+  removeAlias(name: string, alias: string, options?: CallOptions): Promise<void>;
   machines(options?: CallOptions): Promise<wire.MachineInfo[]>;
   pools(options?: CallOptions): Promise<wire.PoolInfo[]>;
   nodes(options?: CallOptions): Promise<wire.NodeInfo[]>;
@@ -87,6 +89,8 @@ export function createAdminClient(options: AdminClientOptions): AdminClient {
         wire.aliasSchema,
         send('PUT', `${template(name)}/aliases/${segment(alias)}`, call, { targets }),
       ),
+    removeAlias: async (name, alias, call) =>
+      done(send('DELETE', `${template(name)}/aliases/${segment(alias)}`, call)),
     machines: (call) => items(wire.machineSchema, '/v1/machines', call),
     pools: (call) => items(wire.poolSchema, '/v1/pools', call),
     nodes: (call) => items(wire.nodeSchema, '/v1/nodes', call),

@@ -38,7 +38,12 @@ export async function errorOfAnswer(response: Response, what: string): Promise<G
   const text = await readText(response, maxProblemBytes).catch(() => '');
   const body = parseJson(text);
   if (typeof body === 'object' && body !== null && 'error_code' in body) {
-    return fromProblem(body, errorComponent(response.headers) ?? 'gateway', retryAfter);
+    const error = fromProblem(body, errorComponent(response.headers) ?? 'gateway', retryAfter);
+    const requestId = response.headers.get(headerNames.requestId);
+    // By it the gateway's log tells the rest.
+    return requestId === null
+      ? error
+      : new GatewayError(error.code, error.message, { ...error.details, extra: { requestId } });
   }
   return new GatewayError(
     codeOfStatus[response.status] ?? 'internal',
