@@ -126,7 +126,7 @@ test('closing waits for what is in flight, and asks keep-alive clients to go', a
   assert.equal(h.gateway.isReady, false);
   release.resolve();
   await closing;
-  await client.until(/Connection: close[^]*finished/i);
+  await client.until(/Connection: close[\s\S]*finished/i);
   await assert.rejects(fetch(`${h.url}/healthz`));
 });
 

@@ -1,39 +1,25 @@
 /** Everything that is no function call: the admin API under `/v1`, health, metrics and the OpenAPI document. */
-import { OpenAPIHono } from '@hono/zod-openapi';
-import type { Logger } from 'pino';
-import { type Clock, errorCodes, GatewayError, headerNames } from '../../sdk/index.ts';
-import type { TemplateRegistry } from '../../templates/index.ts';
-import { invalidInput, toGatewayError } from '../errors.ts';
+import type { OpenAPIHono } from '@hono/zod-openapi';
+import { errorCodes, GatewayError, headerNames } from '../../sdk/index.ts';
 import * as fields from '../fields.ts';
 import { credentialsOf } from '../keys/credential.ts';
-import type { KeyStore } from '../keys/store.ts';
-import type { GatewayMetrics } from '../metrics.ts';
 import type { GatewayOptions } from '../options.ts';
-import type { Placement } from '../placement.ts';
 import { requestIdOf } from '../request-id.ts';
-import type { Serving } from '../serving.ts';
 import { allowedMethods } from './allowed-methods.ts';
-import { type ApiEnv, problemResponse } from './problems.ts';
+import { fleetRoutes } from './fleet.ts';
+import { healthRoutes } from './health.ts';
+import { limitJson } from './json-limit.ts';
+import { keyRoutes } from './keys.ts';
+import { problemResponse, toApiError } from './problems.ts';
+import { type ApiDeps, type ApiEnv, newRouter } from './router.ts';
+import { templateRoutes } from './templates.ts';
 
-export interface ApiDeps {
-  readonly registry: TemplateRegistry;
-  readonly keys: KeyStore;
-  readonly placement: Placement;
-  readonly serving: Serving;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly metrics: GatewayMetrics;
-  /** What `/readyz` says. */
-  readonly isReady: () => boolean;
-}
+/** JSON bodies; archives have a limit of their own. */
+const jsonBytes = 256 * 1024;
 
 /** Owns nothing; every handler's work ends with its request. */
-export function createApi(deps: ApiDeps, _options: GatewayOptions): OpenAPIHono<ApiEnv> {
-  const app = new OpenAPIHono<ApiEnv>({
-    defaultHook: (result) => {
-      if (!result.success) throw invalidInput(result.error);
-    },
-  });
+export function createApi(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<ApiEnv> {
+  const app = newRouter();
   app.use(async (context, next) => {
     const requestId = requestIdOf(context.req.header('x-request-id'));
     context.set('requestId', requestId);
@@ -51,21 +37,43 @@ export function createApi(deps: ApiDeps, _options: GatewayOptions): OpenAPIHono<
     }
     await next();
   });
-  app.get('/healthz', (context) => context.json({ status: 'ok' }));
+  const limit = limitJson(jsonBytes);
+  app.use('/v1/*', (context, next) =>
+    context.req.path.endsWith('/versions') ? next() : limit(context, next),
+  );
+  app.route('/', healthRoutes(deps));
+  app.route('/', templateRoutes(deps, options));
+  app.route('/', fleetRoutes(deps));
+  app.route('/', keyRoutes(deps.keys));
+  app.openAPIRegistry.registerComponent('securitySchemes', 'bearer', { type: 'http', scheme: 'bearer' });
+  app.openAPIRegistry.registerComponent('securitySchemes', 'apiKey', {
+    type: 'apiKey',
+    in: 'header',
+    name: 'X-API-KEY',
+  });
+  app.doc31('/openapi.json', {
+    openapi: '3.1.0',
+    info: {
+      title: 'Snapgate',
+      version: '1',
+      description: 'Functions are called at `/fn/{template}[@{version or alias}]/{path}` with any method.',
+    },
+    security: [{ bearer: [] }, { apiKey: [] }],
+  });
   app.notFound((context) => {
     const { path, method } = context.req;
     const allow = allowedMethods(app.routes, path);
-    if (allow !== '') {
-      return problemResponse(
-        context,
-        new GatewayError('method_not_allowed', `${path} does not take ${method}`),
-        allow,
-      );
+    if (allow === '') {
+      return problemResponse(context, new GatewayError('route_not_found', `there is nothing at ${path}`));
     }
-    return problemResponse(context, new GatewayError('route_not_found', `there is nothing at ${path}`));
+    return problemResponse(
+      context,
+      new GatewayError('method_not_allowed', `${path} does not take ${method}`),
+      allow,
+    );
   });
   app.onError((thrown, context) => {
-    const error = toGatewayError(thrown);
+    const error = toApiError(thrown);
     const line = { ...fields.invocationId(context.get('requestId')), ...fields.failure(error) };
     if (errorCodes[error.code].blame === 'system') deps.log.error(line, 'api request failed');
     return problemResponse(context, error);

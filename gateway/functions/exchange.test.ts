@@ -344,7 +344,10 @@ test('query strings and credentials do not reach the log', async () => {
 
 test('a HTTP/1.0 client gets its answer up to the end of the connection', async () => {
   await using h = await startHarness({
-    listener: (_request, response) => void (response.write('a'), response.end('b')),
+    listener: (_request, response) => {
+      response.write('a');
+      response.end('b');
+    },
   });
   const answer = await rawExchange(h.port, 'GET /fn/open HTTP/1.0\r\n\r\n');
   assert.equal(answer.rest.toString(), 'ab');

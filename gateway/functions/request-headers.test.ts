@@ -20,8 +20,10 @@ function seen(
 ): Record<string, string[]> {
   const headers = functionHeaders(rawHeaders, { ...facts, ...changes });
   const result: Record<string, string[]> = {};
-  for (let at = 0; at < headers.length; at += 2)
-    (result[headers[at]!.toLowerCase()] ??= []).push(headers[at + 1]!);
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = headers[at]!.toLowerCase();
+    result[name] = [...(result[name] ?? []), headers[at + 1]!];
+  }
   return result;
 }
 

@@ -15,6 +15,8 @@ export interface HarnessOptions {
   /** The function. Default: answers 200 `ok`. */
   readonly listener?: RequestListener;
   readonly gateway?: GatewayOptionsInput;
+  /** Changes the stub before the gateway first speaks to it. */
+  readonly beforeStart?: (edge: StubEdge) => void;
 }
 
 /** Everything a test of the gateway may want to touch. Disposing fails when a connection or an invocation is left. */
@@ -50,6 +52,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
     gatewayOptionsSchema.parse(options.gateway ?? {}),
   );
   const { port } = await gateway.listen({ host: '127.0.0.1', port: 0 });
+  options.beforeStart?.(edge);
   gateway.start();
   return {
     gateway,

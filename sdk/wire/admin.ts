@@ -171,3 +171,35 @@ export const logLineSchema = z.strictObject({
 export type LogLine = z.infer<typeof logLineSchema>;
 
 export const listOf = <T extends z.ZodType>(item: T) => z.strictObject({ items: z.array(item) });
+
+/** The body of every error which Snapgate makes: RFC 9457 members, and those of E2B's API. */
+export const problemSchema = z
+  .looseObject({
+    type: z.string(),
+    title: z.string(),
+    status: z.number().int(),
+    detail: z.string(),
+    code: z.number().int().describe('the status again, where clients of E2B look for it'),
+    message: z.string().describe('the detail again, where clients of E2B look for it'),
+    error_code: z.string().describe('what a program should look at'),
+    remediation: z.string(),
+    request_id: z.string().optional(),
+  })
+  .describe('problem document');
+
+/** Query of `GET /v1/logs`. */
+export const logQuerySchema = z.strictObject({
+  template: templateNameSchema,
+  version: z.string().max(80).optional().describe('a version or an alias; default: all versions'),
+  machine: z.string().max(20).optional(),
+  stream: z
+    .union([logLineSchema.shape.stream, z.array(logLineSchema.shape.stream).max(3)])
+    .optional()
+    .describe('may be repeated; default: stdout and stderr'),
+  tail: z.coerce.number().int().min(0).max(10_000).default(100).describe('lines of history per machine'),
+  follow: z
+    .enum(['true', 'false'])
+    .default('false')
+    .describe('go on with new lines until the client closes the connection'),
+});
+export type LogQueryInput = z.input<typeof logQuerySchema>;
