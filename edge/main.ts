@@ -8,9 +8,9 @@ import {
   createImageBuilder,
   type GuestImage,
   type KernelImage,
-  snapshotFileNames,
   sweepVersions,
 } from '../templates/index.ts';
+import { createChecksums } from './build/checksums.ts';
 import { createSnapshotHost } from './build/snapshot-host.ts';
 import { dataLayout, type EdgeConfig, edgeConfigSchema } from './config.ts';
 import { lockDataDirectory } from './data-lock.ts';
@@ -96,14 +96,7 @@ export async function openEdge(
     node,
     clock,
     connectGuest,
-    async checksums(directory, { signal }) {
-      const names = [snapshotFileNames.memory, snapshotFileNames.state, snapshotFileNames.disk];
-      const digests = names.map(async (name) => [
-        name,
-        await digester.digest(join(directory, name), { signal }),
-      ]);
-      return Object.fromEntries(await Promise.all(digests));
-    },
+    checksums: createChecksums(digester),
     async image(definition, { onOutput, signal }) {
       const recipe = { suite: definition.image.debian, packages: definition.image.packages };
       const rootImage = await images.ensureRoot(recipe, {

@@ -62,6 +62,11 @@ async function main(): Promise<void> {
 /** Publishes and invokes the examples through the public API, as any user would. */
 async function show(service: RunningService, nextStep: (title: string) => void): Promise<void> {
   const client = createAdminClient({ url: service.url, apiKey: service.apiKey });
+  if ((await client.templates()).length > 0) {
+    nextStep('Wait for warm machines of what is published');
+    await service.ready;
+    say(`  ready to serve after ${since(startedAt)}`);
+  }
   nextStep('Publish the examples');
   for (const name of examples) {
     const folder = join(root, 'templates/examples', name);
@@ -75,8 +80,6 @@ async function show(service: RunningService, nextStep: (title: string) => void):
     ))
       show(event);
   }
-  nextStep('Wait for warm machines');
-  await service.ready;
   nextStep('');
   say('');
   for (const name of examples) {
