@@ -48,6 +48,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             open('/proc/sysrq-trigger', 'w').write('c')
         if path == '/hang':
             time.sleep(3600)
+        if path == '/slow':
+            time.sleep(0.5)
         if path == '/malformed':
             self.wfile.write(b'this is not HTTP\r\n\r\n')
             self.close_connection = True
