@@ -9,7 +9,6 @@ const text = (length: number) => z.string().max(length);
 const pingSchema = z.strictObject({
   version: text(64),
   protocol: z.int(),
-  bootId: text(64),
   uptimeMs: count,
   wallClockMs: z.int(),
 });

@@ -1,8 +1,10 @@
 import type { ClientHttp2Session } from 'node:http2';
+import type { Socket } from 'node:net';
 import type { Duplex, Readable } from 'node:stream';
 import { answers } from './answers.ts';
 import { begin, type Call, exchange, refuse } from './exchange.ts';
 import { fileCalls } from './files.ts';
+import { AnswerBody } from './inbound.ts';
 import type {
   FileRow,
   GuestMetrics,
@@ -18,9 +20,6 @@ import type {
 import { processPath } from './process-path.ts';
 import { openTunnel } from './tunnel.ts';
 
-/** How long an unanswered session may take to end by itself when it is closed. */
-const goodbyeMs = 1_000;
-
 interface Waiting {
   readonly signal: AbortSignal;
 }
@@ -31,15 +30,18 @@ const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value), 'utf
 export class Channel implements SandboxChannel {
   readonly closed: Promise<void>;
   readonly #session: ClientHttp2Session;
+  readonly #socket: Socket;
   readonly #files: ReturnType<typeof fileCalls>;
 
-  constructor(session: ClientHttp2Session) {
+  /** Takes over both. */
+  constructor(session: ClientHttp2Session, socket: Socket) {
     this.#session = session;
+    this.#socket = socket;
     this.#files = fileCalls(session);
-    this.closed = session.destroyed
+    this.closed = socket.destroyed
       ? Promise.resolve()
       : new Promise((resolve) => {
-          session.once('close', () => resolve());
+          socket.once('close', () => resolve());
         });
     // A peer that says goodbye takes no more requests: without this, Node would keep the session for its open streams.
     session.on('goaway', () => session.destroy());
@@ -104,7 +106,7 @@ export class Channel implements SandboxChannel {
     const call = { method: 'GET', target, subject: 'process', signal: options.signal } as const;
     const answer = await begin(this.#session, call);
     await refuse(answer, call);
-    return answer.stream;
+    return new AnswerBody(answer.stream);
   }
 
   async writeStdin(
@@ -212,10 +214,12 @@ export class Channel implements SandboxChannel {
 
   close(): void {
     if (!this.#session.destroyed) this.#session.destroy();
+    // Not left to the session: it would first wait for a guest that may be paused to take what is still queued.
+    this.#socket.destroy();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
-    await Promise.race([this.closed, new Promise((resolve) => setTimeout(resolve, goodbyeMs).unref())]);
+    await this.closed;
   }
 }

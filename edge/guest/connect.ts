@@ -52,7 +52,7 @@ export async function connectGuest(options: ConnectOptions): Promise<SandboxChan
   const socket = await openSocket(options.socketPath, options.signal);
   try {
     await greet(socket, options.token, options.signal);
-    return new Channel(await openSession(socket));
+    return new Channel(await openSession(socket), socket);
   } catch (error) {
     socket.destroy();
     throw error;

@@ -7,7 +7,7 @@ import {
 } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { finished, pipeline } from 'node:stream/promises';
-import { GatewayError } from '../../sdk/index.ts';
+import { GatewayError, isGatewayError } from '../../sdk/index.ts';
 import { fromAbort, fromRefusal, type Subject, unreachable } from './errors.ts';
 
 /** Largest answer that is held in memory: 256 process records. */
@@ -29,11 +29,15 @@ export interface Call {
   readonly signal: AbortSignal;
 }
 
-/** Ends both directions with a reset; whatever it still says afterwards is of no interest. */
-export function cancel(stream: ClientHttp2Stream): void {
+/**
+ * Ends both directions with a reset; what it still says is of no interest. Not `destroy()`: when that happens while Node
+ * reads from the session, it sends END_STREAM before the reset.
+ */
+export function cancel(stream: ClientHttp2Stream, code: number = constants.NGHTTP2_CANCEL): void {
   stream.on('error', () => {});
-  stream.close(constants.NGHTTP2_CANCEL);
-  stream.destroy();
+  if (!stream.closed) stream.close(code);
+  // Node destroys a stream without an error only after its `end`, which comes after the last byte was read.
+  stream.resume();
 }
 
 function open(session: ClientHttp2Session, call: Call): ClientHttp2Stream {
@@ -43,25 +47,34 @@ function open(session: ClientHttp2Session, call: Call): ClientHttp2Stream {
       : { ':method': call.method, ':path': call.target, ':scheme': 'http', ':authority': 'guest' };
   const isOpenEnded = call.method === 'CONNECT' || call.body !== undefined;
   try {
-    return session.request(headers, { endStream: !isOpenEnded });
+    // Node sends END_STREAM before the reset of a stream that is closed early, which makes a broken upload look complete.
+    // It does not while it waits for trailers; a body that ends regularly gets empty ones, which is a plain END_STREAM.
+    return session.request(headers, { endStream: !isOpenEnded, waitForTrailers: isOpenEnded });
   } catch (error) {
     throw unreachable('the guest channel is closed', error);
   }
 }
 
-/** Sends the body beside the wait for the answer: the agent may refuse before it has read all of it. */
-function send(stream: ClientHttp2Stream, body: Readable | Uint8Array): { readonly failure: () => unknown } {
-  let failure: unknown;
+/**
+ * Sends the body beside the wait for the answer: the agent may refuse before it has read all of it.
+ * @returns tells what made the body itself fail, if that happened
+ */
+function send(stream: ClientHttp2Stream, body: Readable | Uint8Array): () => GatewayError | undefined {
+  let failure: GatewayError | undefined;
   if (body instanceof Uint8Array) {
     stream.end(body);
   } else {
-    pipeline(body, stream, { end: true }).catch((error: unknown) => {
-      failure = body.errored ?? failure;
-      if (body.errored !== null) cancel(stream);
-      else if (!stream.destroyed && !stream.closed) failure = error;
+    body.once('error', (error: Error) => {
+      // When the stream went first, this is only its echo.
+      if (stream.closed || stream.destroyed) return;
+      failure = isGatewayError(error)
+        ? error
+        : new GatewayError('cancelled', 'the body broke off', { component: 'guest', cause: error });
     });
+    // Its failures are those of the body, noted above, or of the stream, heard by whoever waits for the answer.
+    pipeline(body, stream).catch(() => {});
   }
-  return { failure: () => failure };
+  return () => failure;
 }
 
 /**
@@ -72,7 +85,7 @@ function send(stream: ClientHttp2Stream, body: Readable | Uint8Array): { readonl
 export async function begin(session: ClientHttp2Session, call: Call): Promise<Answer> {
   if (call.signal.aborted) throw fromAbort(call.signal);
   const stream = open(session, call);
-  const sending = call.body === undefined ? undefined : send(stream, call.body);
+  const failureOfBody = call.body === undefined ? () => undefined : send(stream, call.body);
   return new Promise<Answer>((resolve, reject) => {
     const settle = () => {
       stream.off('response', onResponse).off('error', onFail).off('close', onFail);
@@ -86,12 +99,7 @@ export async function begin(session: ClientHttp2Session, call: Call): Promise<An
     };
     const onFail = (error?: Error) => {
       settle();
-      const failure = sending?.failure();
-      reject(
-        failure instanceof GatewayError
-          ? failure
-          : unreachable('the guest channel ended during a request', failure ?? error),
-      );
+      reject(failureOfBody() ?? unreachable('the guest channel ended during a request', error));
     };
     const onAbort = () => {
       settle();

@@ -2,6 +2,7 @@ import type { ClientHttp2Session } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { answers } from './answers.ts';
 import { begin, type Call, exchange, refuse } from './exchange.ts';
+import { AnswerBody } from './inbound.ts';
 import { jsonLines } from './lines.ts';
 import type { FileRow, WatchEvent } from './port.ts';
 
@@ -26,7 +27,7 @@ export function fileCalls(session: ClientHttp2Session) {
   async function streamed(call: Call) {
     const answer = await begin(session, call);
     await refuse(answer, call);
-    return answer.stream;
+    return new AnswerBody(answer.stream);
   }
 
   async function post(path: string, body: Readonly<Record<string, unknown>>, signal: AbortSignal) {

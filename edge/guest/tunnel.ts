@@ -3,6 +3,7 @@ import { Duplex } from 'node:stream';
 import { GatewayError } from '../../sdk/index.ts';
 import { unreachable } from './errors.ts';
 import { begin, cancel, refuse } from './exchange.ts';
+import { feed } from './inbound.ts';
 
 /** Node's `http` client and undici treat their connection as a socket: these calls mean nothing to a tunnel. */
 interface SocketManners {
@@ -19,33 +20,16 @@ interface SocketManners {
  */
 class Tunnel extends Duplex implements SocketManners {
   readonly #stream: ClientHttp2Stream;
+  readonly #more: () => void;
 
   constructor(stream: ClientHttp2Stream) {
     super({ allowHalfOpen: true, readableHighWaterMark: 64 * 1024, writableHighWaterMark: 64 * 1024 });
     this.#stream = stream;
-    stream.on('data', (chunk: Buffer) => {
-      if (!this.push(chunk)) stream.pause();
-    });
-    stream.on('end', () => this.push(null));
-    stream.on('error', (error) => this.destroy(unreachable('the tunnel into the guest was reset', error)));
-    stream.on('close', () => this.#closed());
-    stream.pause();
-  }
-
-  #closed(): void {
-    if (this.readableEnded || this.destroyed) {
-      this.destroy();
-      return;
-    }
-    // Regular ends come as `end`; a close without one is a reset, also with code 0.
-    if (!this.#stream.readableEnded && this.#stream.rstCode !== constants.NGHTTP2_NO_ERROR)
-      this.destroy(unreachable(`the guest reset the connection (code ${this.#stream.rstCode})`));
-    else if (!this.#stream.readableEnded && this.#stream.readableLength === 0)
-      this.destroy(unreachable('the guest channel ended'));
+    this.#more = feed(stream, this);
   }
 
   override _read(): void {
-    this.#stream.resume();
+    this.#more();
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
@@ -67,13 +51,14 @@ class Tunnel extends Duplex implements SocketManners {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    const stream = this.#stream;
+    // Both halves have ended: the stream closes by itself, once our END_STREAM is on its way.
+    if (error === null && this.readableEnded && this.writableFinished) {
+      done();
+      return;
+    }
     // undici says "I no longer need it" with this code: the guest's server should see a close, not a reset.
     const isFriendly = error === null || (error as { code?: unknown }).code === 'UND_ERR_INFO';
-    if (!stream.closed) {
-      stream.close(isFriendly ? constants.NGHTTP2_NO_ERROR : constants.NGHTTP2_CANCEL);
-    }
-    stream.destroy();
+    cancel(this.#stream, isFriendly ? constants.NGHTTP2_NO_ERROR : constants.NGHTTP2_CANCEL);
     done(error);
   }
 

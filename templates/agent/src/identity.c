@@ -23,6 +23,10 @@ struct identity {
   const char *token;
 };
 
+/*
+ * The kernel makes this id up when it is first read. So it is read only once a clone has entropy of its own: a ping
+ * before the capture must not fix the same id for all clones.
+ */
 static void read_boot_id(char out[37]) {
   out[0] = 0;
   int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -39,11 +43,9 @@ static long long wall_clock_ms(void) {
 }
 
 void identity_ping(struct request *request) {
-  char boot_id[37];
-  read_boot_id(boot_id);
   struct text body = {0};
-  text_addf(&body, "{\"version\":\"%s\",\"protocol\":%d,\"bootId\":\"%s\"", AGENT_VERSION, AGENT_PROTOCOL, boot_id);
-  text_addf(&body, ",\"uptimeMs\":%llu,\"wallClockMs\":%lld}", (unsigned long long)monotonic_ms(), wall_clock_ms());
+  text_addf(&body, "{\"version\":\"%s\",\"protocol\":%d,\"uptimeMs\":%llu,\"wallClockMs\":%lld}", AGENT_VERSION,
+            AGENT_PROTOCOL, (unsigned long long)monotonic_ms(), wall_clock_ms());
   request_json(request, 200, &body);
 }
 

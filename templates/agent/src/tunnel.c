@@ -187,8 +187,10 @@ static void on_close(struct request *request) {
     const struct linger now = {.l_onoff = 1, .l_linger = 0};
     setsockopt(tunnel->watch.fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
   }
-  if (request->is_reset || tunnel->queue.length == 0 || tunnel->watch.fd < 0) free_tunnel(tunnel);
-  else loop_arm(tunnel->loop, &tunnel->linger, LINGER_MS);
+  /* Only an upload that was complete is still delivered; of one that was given up, nobody wants the rest. */
+  bool has_rest = tunnel->is_ended && tunnel->queue.length > 0 && tunnel->watch.fd >= 0;
+  if (!request->is_reset && has_rest) loop_arm(tunnel->loop, &tunnel->linger, LINGER_MS);
+  else free_tunnel(tunnel);
 }
 
 static bool parse_authority(const char *authority, uint16_t *port) {
