@@ -63,8 +63,10 @@ export class GuestSession<M extends BuildMachine = BuildMachine> {
       signal.addEventListener('abort', () => resolve(''), { once: true });
     });
     const read = async (): Promise<string> => {
-      const service = this.#hasService ? await this.machine.serviceOutput({ signal }).catch(() => '') : '';
-      return service.trim() === '' ? await this.machine.consoleTail() : service;
+      if (!this.#hasService) return this.machine.consoleTail();
+      const service = await this.machine.serviceOutput({ signal }).catch(() => '');
+      if (service.trim() !== '') return service;
+      return `The service printed nothing. The console said:\n${await this.machine.consoleTail()}`;
     };
     const words = await Promise.race([read().catch(() => ''), expired]);
     return tailOf(escapeOutput(words), 16 * 1024);

@@ -132,9 +132,10 @@ async function verify(
   return { verifyRestoreMs: restoreMs, verifyFirstResponseMs: deps.clock.monotonic() - startedAt };
 }
 
-/** A failure that nobody explained yet gets the guest's last words, while there is still a guest to ask. */
+/** A failure that no step explained (`build_failed` is explained) gets the guest's last words, while it can be asked. */
 async function withLastWords(error: unknown, session: GuestSession): Promise<unknown> {
-  if (!isGatewayError(error) || error.details.output !== undefined) return error;
+  if (!isGatewayError(error) || error.code === 'build_failed' || error.details.output !== undefined)
+    return error;
   const output = await session.lastWords();
   return output === '' ? error : new GatewayError(error.code, error.message, { ...error.details, output });
 }

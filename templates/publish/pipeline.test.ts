@@ -127,6 +127,27 @@ test("a service that crashes at start is reported at once with the service's own
   assert.equal(error.details.output, 'SyntaxError: invalid syntax\\e[31m');
 });
 
+test('a service whose program is not there is reported with program, user and folder', async () => {
+  await using workshop = await Workshop.open();
+  const missing = new GatewayError('file_not_found', 'No such file or directory');
+  const error = await failureOf(workshop, { fail: { startService: missing } });
+  assert.equal(error.code, 'build_failed');
+  assert.equal(
+    error.message,
+    'the service could not be started: serve as user in /: No such file or directory',
+  );
+  assert.equal(error.details.output, undefined);
+});
+
+test('a service that printed nothing says so and shows the console', async () => {
+  await using workshop = await Workshop.open();
+  const error = await failureOf(workshop, { fail: { serviceExit: new Error('crash') } });
+  assert.equal(
+    error.details.output,
+    'The service printed nothing. The console said:\nconsole: kernel says hello',
+  );
+});
+
 test('a service that never gets ready says what its last answer was', async () => {
   await using workshop = await Workshop.open();
   const start = { ...fullDefinition.start, ready: { http: '/ready', timeoutMs: 150 } };

@@ -1,5 +1,5 @@
 /** Starts the template's service and brings it to the state worth keeping: ready, warm, told of the snapshot. */
-import type { Clock } from '../../sdk/index.ts';
+import { type Clock, isGatewayError } from '../../sdk/index.ts';
 import type { TemplateDefinition } from '../definition/index.ts';
 import { buildFailed } from './build-error.ts';
 import type { GuestSession } from './guest-session.ts';
@@ -28,7 +28,13 @@ const sleep = (clock: Clock, delayMs: number): Promise<void> =>
     clock.schedule(delayMs, resolve);
   });
 
-/** Starts the service; it has not come up yet when this resolves. */
+/** How a guest says that there is no such program, user or folder; the console would not explain it any better. */
+const refusals = ['file_not_found', 'invalid_request', 'forbidden', 'conflict'] as const;
+
+/**
+ * Starts the service; it has not come up yet when this resolves.
+ * @throws GatewayError `build_failed` naming program, user and folder
+ */
 export async function startService(
   session: GuestSession,
   definition: TemplateDefinition,
@@ -36,9 +42,20 @@ export async function startService(
   timeoutMs: number,
 ): Promise<void> {
   const { command, user, cwd } = start;
-  await session.step('starting the service', timeoutMs, (signal) =>
-    session.machine.startService(command, { user, cwd, env: definition.env, signal }),
-  );
+  await session.step('starting the service', timeoutMs, async (signal) => {
+    try {
+      await session.machine.startService(command, { user, cwd, env: definition.env, signal });
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!isGatewayError(error, ...refusals)) throw error;
+      const what = `${command[0]} as ${user} in ${cwd}`;
+      throw buildFailed(
+        escapeOutput(`the service could not be started: ${what}: ${error.message}`),
+        '',
+        error,
+      );
+    }
+  });
   session.serviceStarted();
 }
 
