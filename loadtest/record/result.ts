@@ -119,9 +119,8 @@ export const resultSchema = z.strictObject({
       startedAt: z.number().int(),
       requests: count,
       ok: count,
-      p50Ms: maybeMs,
-      p95Ms: maybeMs,
-      p99Ms: maybeMs,
+      /** Percentiles by lane: `all`, start types and steps; what repeats differ in is their spread. */
+      lanes: z.record(z.string(), z.strictObject({ p50Ms: maybeMs, p95Ms: maybeMs, p99Ms: maybeMs })),
     }),
   ),
   resources: z.array(z.strictObject({ atMs: ms, values: z.record(z.string(), z.number()) })),

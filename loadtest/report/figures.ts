@@ -1,5 +1,6 @@
 import { Durations, type Summary } from '../record/histogram.ts';
 import { startLabels } from '../record/labels.ts';
+import { type Lane, servedLanes } from '../record/lanes.ts';
 import type { Result } from '../record/result.ts';
 import { type GaugeName, gauges } from '../resource/gauges.ts';
 
@@ -8,9 +9,6 @@ export interface LatencyRow {
   readonly name: string;
   readonly summary: Summary;
 }
-
-/** The outcomes that latency figures cover; refusals and failures are quick and are counted instead. */
-const served = ['ok', 'timeout'];
 
 /** Merged histogram of all series of a metric that a filter takes. */
 export function mergedSeries(
@@ -25,32 +23,27 @@ export function mergedSeries(
   );
 }
 
-/** Latency or service time of what was served: all together, then by start type or, for sessions, by step. */
+/** What was timed, decoded. */
+export const lanesOf = (result: Result, metric: 'latency' | 'service' = 'latency'): Lane[] =>
+  servedLanes(
+    result.series.map((one) => ({ ...one, durations: Durations.decode(one.histogram) })),
+    metric,
+  );
+
+/** Latency or service time of what was served: all together, then by start type. */
 export function latencyRows(result: Result, metric: 'latency' | 'service'): LatencyRow[] {
-  const isServed = (labels: Readonly<Record<string, string>>) => served.includes(labels.outcome ?? '');
-  const rows: LatencyRow[] = [{ name: 'all', summary: mergedSeries(result, metric, isServed).summary() }];
-  for (const start of startLabels) {
-    const durations = mergedSeries(result, metric, (labels) => isServed(labels) && labels.start === start);
-    if (durations.count > 0) rows.push({ name: start, summary: durations.summary() });
-  }
+  const lanes = lanesOf(result, metric).filter(({ kind }) => kind !== 'step');
   // A server that names no start type makes one row that says the same as the first.
-  return rows.length === 2 && rows[1]!.name === 'unknown' ? rows.slice(0, 1) : rows;
+  const shown = lanes.length === 2 && lanes[1]!.lane === 'unknown' ? lanes.slice(0, 1) : lanes;
+  if (shown.length === 0) return [{ name: 'all', summary: new Durations().summary() }];
+  return shown.map(({ lane, durations }) => ({ name: lane, summary: durations.summary() }));
 }
 
 /** Steps of a session scenario, in the order in which they were first recorded. */
-export function stepRows(result: Result): LatencyRow[] {
-  const names = [
-    ...new Set(result.series.filter(({ metric }) => metric === 'step').map(({ labels }) => labels.name!)),
-  ];
-  return names.map((name) => ({
-    name,
-    summary: mergedSeries(
-      result,
-      'step',
-      (labels) => labels.name === name && served.includes(labels.outcome ?? ''),
-    ).summary(),
-  }));
-}
+export const stepRows = (result: Result): LatencyRow[] =>
+  lanesOf(result)
+    .filter(({ kind }) => kind === 'step')
+    .map(({ lane, durations }) => ({ name: lane, summary: durations.summary() }));
 
 /** The phases that the server reported, by start type. */
 export function phaseRows(result: Result): LatencyRow[] {

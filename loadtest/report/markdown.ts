@@ -88,9 +88,9 @@ function repeatTable(result: Result): string {
     [
       [
         String(result.repeats.length),
-        column((one) => one.p50Ms),
-        column((one) => one.p95Ms),
-        column((one) => one.p99Ms),
+        column((one) => one.lanes.all?.p50Ms ?? null),
+        column((one) => one.lanes.all?.p95Ms ?? null),
+        column((one) => one.lanes.all?.p99Ms ?? null),
       ],
     ],
   );

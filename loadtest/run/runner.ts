@@ -5,6 +5,7 @@ import { FingerprintSet } from '../check/fingerprints.ts';
 import { primeGenerator } from '../driver/prime.ts';
 import type { LabelVocabulary } from '../gate/catalogue.ts';
 import { parseThreshold, type Threshold } from '../gate/expression.ts';
+import { servedLanes } from '../record/lanes.ts';
 import { openRawSink } from '../record/raw.ts';
 import { Recorder } from '../record/recorder.ts';
 import type { Result } from '../record/result.ts';
@@ -190,15 +191,15 @@ const askNodes = (plan: RunPlan) =>
     .catch(() => null);
 
 function summarizeRepeat(recorder: Recorder, startedAt: number): Result['repeats'][number] {
-  const latency = recorder.series.select('latency', { outcome: ['ok', 'timeout'] });
-  return {
-    startedAt,
-    requests: recorder.counters.sent,
-    ok: recorder.outcomes.ok,
-    p50Ms: latency.trustedMs(50),
-    p95Ms: latency.trustedMs(95),
-    p99Ms: latency.trustedMs(99),
-  };
+  const lanes: Result['repeats'][number]['lanes'] = {};
+  for (const { lane, durations } of servedLanes([...recorder.series.values()])) {
+    lanes[lane] = {
+      p50Ms: durations.trustedMs(50),
+      p95Ms: durations.trustedMs(95),
+      p99Ms: durations.trustedMs(99),
+    };
+  }
+  return { startedAt, requests: recorder.counters.sent, ok: recorder.outcomes.ok, lanes };
 }
 
 function mergeChecks(generated: readonly GeneratorResult[], workers: number): CheckReport[] {

@@ -1,8 +1,7 @@
-import type { Durations } from '../../record/histogram.ts';
 import { startLabels } from '../../record/labels.ts';
 import type { Result } from '../../record/result.ts';
 import { type GaugeName, gauges } from '../../resource/gauges.ts';
-import { mergedSeries, percentileCurve } from '../figures.ts';
+import { lanesOf, percentileCurve } from '../figures.ts';
 
 /** One curve: `values` beside the chart's own x column; `null` is a gap. */
 export interface Curve {
@@ -42,7 +41,7 @@ export function chartData(result: Result): Chart[] {
 const seconds = (result: Result) => result.timeline.points.map((point) => point.atMs / 1000);
 const timeChart = { x: 'seconds', isStacked: false } as const;
 
-function lanesOf(result: Result): string[] {
+function lanesOverTime(result: Result): string[] {
   const found = new Set(result.timeline.points.flatMap((point) => Object.keys(point.latency)));
   const known = startLabels.filter((start) => found.has(start));
   return [...known, ...[...found].filter((lane) => !known.includes(lane as (typeof known)[number]))];
@@ -54,7 +53,7 @@ const colorOf = (lane: string, index: number): string =>
 /** Median as a line and p99 as a dashed one; the highest value where an interval has too few samples for a p99. */
 function latencyOverTime(result: Result): Chart {
   const { points } = result.timeline;
-  const curves = lanesOf(result).flatMap((lane, index) => [
+  const curves = lanesOverTime(result).flatMap((lane, index) => [
     {
       label: `${lane} p50`,
       color: colorOf(lane, index),
@@ -70,26 +69,11 @@ function latencyOverTime(result: Result): Chart {
 }
 
 function percentileChart(result: Result): Chart {
-  const isServed = (labels: Readonly<Record<string, string>>) =>
-    labels.outcome === 'ok' || labels.outcome === 'timeout';
-  const steps = [
-    ...new Set(result.series.filter((one) => one.metric === 'step').map((one) => one.labels.name!)),
-  ];
-  const sources: [string, string, Durations][] =
-    steps.length > 0
-      ? steps.map((name, index) => [
-          name,
-          colorOf(name, index),
-          mergedSeries(result, 'step', (labels) => labels.name === name && isServed(labels)),
-        ])
-      : startLabels.map((start) => [
-          start,
-          start,
-          mergedSeries(result, 'latency', (labels) => labels.start === start && isServed(labels)),
-        ]);
-  const used = sources.filter(([, , durations]) => durations.count > 0);
+  const lanes = lanesOf(result);
+  const steps = lanes.filter(({ kind }) => kind === 'step');
+  const used = steps.length > 0 ? steps : lanes.filter(({ kind }) => kind === 'start');
   const longest = used
-    .map(([, , durations]) => percentileCurve(durations))
+    .map(({ durations }) => percentileCurve(durations))
     .reduce((best, curve) => (curve.length > best.length ? curve : best), []);
   return {
     id: 'percentiles',
@@ -99,9 +83,9 @@ function percentileChart(result: Result): Chart {
     isStacked: false,
     // Drawn over the number of nines, where a tail is as wide as the rest.
     xs: longest.map(({ percentile }) => -Math.log10(Math.max(1e-9, 1 - percentile / 100))),
-    curves: used.map(([label, color, durations]) => ({
-      label,
-      color,
+    curves: used.map(({ lane, durations }, index) => ({
+      label: lane,
+      color: colorOf(lane, index),
       values: longest.map(({ percentile }) =>
         (1 - percentile / 100) * durations.count < 1 ? null : durations.percentileMs(percentile),
       ),

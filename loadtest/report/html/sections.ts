@@ -164,15 +164,21 @@ function repeatTable(result: Result): string {
   const rows = result.repeats.map((one, index) => [
     `#${index + 1}`,
     String(one.requests),
-    formatMs(one.p50Ms),
-    formatMs(one.p95Ms),
-    formatMs(one.p99Ms),
+    formatMs(one.lanes.all?.p50Ms ?? null),
+    formatMs(one.lanes.all?.p95Ms ?? null),
+    formatMs(one.lanes.all?.p99Ms ?? null),
   ]);
   const over = (pick: (one: Result['repeats'][number]) => number | null) => {
     const found = spread(result.repeats.map(pick));
     return found === null ? '–' : `${formatMs(found.mean)} ± ${formatMs(found.deviation)}`;
   };
-  rows.push(['mean ± sd', '', over((one) => one.p50Ms), over((one) => one.p95Ms), over((one) => one.p99Ms)]);
+  rows.push([
+    'mean ± sd',
+    '',
+    over((one) => one.lanes.all?.p50Ms ?? null),
+    over((one) => one.lanes.all?.p95Ms ?? null),
+    over((one) => one.lanes.all?.p99Ms ?? null),
+  ]);
   return table(['repeat', 'requests', 'p50', 'p95', 'p99'], rows);
 }
 
