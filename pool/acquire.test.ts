@@ -217,6 +217,25 @@ test('a waiter moves from a VMM that is still starting to a machine that became 
   assert.deepEqual(await end(), nothingLeft);
 });
 
+test('an acquire that joins a refill in line for its permit gets the machine awake', async () => {
+  const { clock, pool, restores, end } = createWorld({ pool: { ready: 1, blank: 0 }, concurrentRestores: 2 });
+  await clock.advance(50);
+  // Takes the only permit that refill may have, right when the refill asks for its second.
+  let release = () => {};
+  restores.request('refill', (free) => {
+    release = free;
+  });
+  await clock.advance(10);
+  let start: string | undefined;
+  void pool.acquire().then((lease) => {
+    start = lease.start;
+  });
+  await clock.advance(20);
+  assert.equal(start, 'restored');
+  release();
+  assert.deepEqual(await end(), nothingLeft);
+});
+
 test('a lease left to `await using` discards its machine, and its release counts once', async () => {
   const { pool, take, end } = await filled({ pool: { ready: 1, blank: 0, max: 2 } });
   {

@@ -108,7 +108,10 @@ export class Dispatch {
 
   #joinEarly(waiter: Waiter): Slot | undefined {
     const slot = this.#joinable(waiter, isEarly);
-    slot?.permit?.promote();
+    if (slot === undefined) return undefined;
+    // Claimed first: a promoted restore may get its permit at once, and then looks at its claims.
+    this.#deps.line.claim(waiter, slot);
+    slot.permit?.promote();
     return slot;
   }
 

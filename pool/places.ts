@@ -67,7 +67,7 @@ export class Places {
     const { slots, bringUp, options } = this.#pool;
     const excess = slots.size - this.ending - options().max;
     if (excess <= 0) return;
-    for (const slot of pickToShed(slots, excess, ['blank', 'ready', 'idle'], 0)) {
+    for (const slot of pickToShed(slots, excess, ['blank', 'floor', 'idle'], 0)) {
       bringUp.discard(slot, 'over_max');
     }
   }

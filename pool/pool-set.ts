@@ -1,9 +1,10 @@
 /** All pools of a node, by version, under one budget of VMs and one budget of restores. */
 import { type Clock, GatewayError, type VersionDigest } from '../sdk/index.ts';
-import type { AdmissionKind, AdmissionVerdict, Admit } from './admission.ts';
+import { type Admit, admitAll } from './admission.ts';
+import { NodeBudget } from './node-budget.ts';
 import type { PoolObserver } from './observer.ts';
 import type { PoolOptions } from './options.ts';
-import { createPool, type Pool } from './pool.ts';
+import { Pool } from './pool.ts';
 import type { MachineSource } from './port.ts';
 import { createRestoreSemaphore, type RestoreSemaphore } from './semaphore.ts';
 import type { SheddableKind } from './shedding.ts';
@@ -44,8 +45,7 @@ export class Pools implements AsyncDisposable {
   readonly #options: PoolsOptions;
   readonly #serving = new Map<VersionDigest, Pool>();
   readonly #draining = new Set<Pool>();
-  /** Pools with an invocation that waits for a place on the node, the longest waiting first. */
-  readonly #starved = new Set<Pool>();
+  readonly #budget: NodeBudget;
   readonly restores: RestoreSemaphore;
   #isClosed = false;
 
@@ -53,13 +53,19 @@ export class Pools implements AsyncDisposable {
     this.#deps = deps;
     this.#options = options;
     this.restores = createRestoreSemaphore({ limit: options.concurrentRestores });
+    this.#budget = new NodeBudget({
+      maxMachines: options.maxMachines,
+      used: () => this.size + (deps.otherMachines?.() ?? 0),
+      ending: () => this.#sum((pool) => pool.ending),
+      refilling: () => this.#sum((pool) => pool.refilling),
+      shed: (kinds) => this.shed(1, kinds) > 0,
+      admit: deps.admit ?? admitAll,
+    });
   }
 
   /** VMs that exist or are being made, in every pool. */
   get size(): number {
-    let size = 0;
-    for (const pool of this.#all()) size += pool.size;
-    return size;
+    return this.#sum((pool) => pool.size);
   }
 
   /** The pool that serves a version. */
@@ -73,21 +79,21 @@ export class Pools implements AsyncDisposable {
     if (known !== undefined) return known;
     if (this.#isClosed) throw new GatewayError('draining', 'the node is stopping', { component: 'pool' });
     const { clock, random, observer } = this.#deps;
-    let self: Pool | undefined;
-    const pool = createPool(
+    const pool: Pool = new Pool(
       {
         source: version.source,
         clock,
         random,
         observer,
         restores: this.restores,
-        admit: (kind, digest) => this.#admit(kind, digest, self),
-        onFreed: () => this.#freed(),
+        admit: (kind) => this.#budget.admit(kind, pool),
+        onFreed: () => this.#budget.serveStarved(),
       },
       version.options,
     );
-    self = pool;
+    // It counts in the budget from its first machine on.
     this.#serving.set(version.source.digest, pool);
+    pool.poke();
     return pool;
   }
 
@@ -113,7 +119,7 @@ export class Pools implements AsyncDisposable {
     this.#draining.add(pool);
     await pool.drain();
     this.#draining.delete(pool);
-    this.#starved.delete(pool);
+    this.#budget.forget(pool);
   }
 
   /** Makes no new pools and lets all run dry. */
@@ -129,7 +135,6 @@ export class Pools implements AsyncDisposable {
     const results = await Promise.all([...this.#all()].map((pool) => pool.dispose()));
     this.#serving.clear();
     this.#draining.clear();
-    this.#starved.clear();
     return { leftBehind: results.reduce((sum, { leftBehind }) => sum + leftBehind, 0) };
   }
 
@@ -158,47 +163,14 @@ export class Pools implements AsyncDisposable {
     };
   }
 
+  #sum(figure: (pool: Pool) => number): number {
+    let sum = 0;
+    for (const pool of this.#all()) sum += figure(pool);
+    return sum;
+  }
+
   #all(): Iterable<Pool> {
     return [...this.#serving.values(), ...this.#draining];
-  }
-
-  /**
-   * Refill is refused when the node is full. An invocation first has idle machines elsewhere given up: blanks, ready
-   * ones above their floor, then machines that only wait to be reused.
-   */
-  #admit(kind: AdmissionKind, digest: VersionDigest, pool: Pool | undefined): AdmissionVerdict {
-    const { maxMachines } = this.#options;
-    const used = this.size + (this.#deps.otherMachines?.() ?? 0);
-    if (used < maxMachines) return this.#deps.admit?.(kind, digest) ?? { kind: 'granted' };
-    if (kind === 'live' && pool !== undefined) {
-      this.#starved.add(pool);
-      if (this.#isMakingRoom() || this.shed(1, ['blank', 'ready', 'idle']) > 0) return { kind: 'pending' };
-    }
-    const error = new GatewayError(
-      'node_at_capacity',
-      `all ${maxMachines} machines of this node are in use`,
-      {
-        component: 'pool',
-        extra: { limit: maxMachines, used, knob: 'maxMachines' },
-      },
-    );
-    return { kind: 'refused', error };
-  }
-
-  /** Whether as many machines are on their way out as invocations wait for a place, so that no more need be shed. */
-  #isMakingRoom(): boolean {
-    let ending = 0;
-    let starving = 0;
-    for (const pool of this.#all()) ending += pool.ending;
-    for (const pool of this.#starved) starving += pool.starving;
-    return ending > 0 && ending >= starving;
-  }
-
-  /** A place is free: those who starve get it in turn, and ask again if it wasn't enough. */
-  #freed(): void {
-    const starved = [...this.#starved];
-    this.#starved.clear();
-    for (const pool of starved) pool.poke();
   }
 }
 

@@ -60,17 +60,21 @@ const action: fc.Arbitrary<Action> = fc.oneof(
   },
 );
 
-const options = fc.record({
-  ready: fc.integer({ min: 0, max: 2 }),
-  blank: fc.integer({ min: 0, max: 2 }),
-  max: fc.integer({ min: 2, max: 5 }),
-  reuse: fc.constantFrom('always' as const, 'never' as const, 'session' as const),
-  concurrency: fc.integer({ min: 1, max: 3 }),
+const scene = fc.record({
+  sizes: fc.record({
+    ready: fc.integer({ min: 0, max: 2 }),
+    blank: fc.integer({ min: 0, max: 2 }),
+    max: fc.integer({ min: 2, max: 5 }),
+    reuse: fc.constantFrom('always' as const, 'never' as const, 'session' as const),
+    concurrency: fc.integer({ min: 1, max: 3 }),
+    maxInvocations: fc.option(fc.integer({ min: 1, max: 4 }), { nil: undefined }),
+    followDemand: fc.boolean(),
+  }),
   depth: fc.integer({ min: 0, max: 6 }),
-  maxInvocations: fc.option(fc.integer({ min: 1, max: 4 }), { nil: undefined }),
-  followDemand: fc.boolean(),
   ignoresAbort: fc.boolean(),
+  concurrentRestores: fc.integer({ min: 1, max: 4 }),
 });
+type Scene = typeof scene extends fc.Arbitrary<infer Value> ? Value : never;
 
 interface Caller {
   readonly order: number;
@@ -81,10 +85,17 @@ interface Caller {
 }
 
 /** Drives one pool and checks the rules after each action. */
-function createDriver(pool: PoolOptions, ignoresAbort: boolean) {
+function createDriver({ sizes, depth, ignoresAbort, concurrentRestores }: Scene) {
+  const pool: PoolOptions = {
+    ...sizes,
+    queue: { depth, timeoutMs: 1_000 },
+    ttl: { idleMs: 2_000, lifetimeMs: 8_000 },
+    restoreTimeoutMs: 5_000,
+  };
   const failures: Record<FakeOperation, number> = { spawn: 0, restore: 0, wake: 0 };
   const world = createWorld({
     pool,
+    concurrentRestores,
     source: {
       ignoresAbort,
       fail: (operation) => {
@@ -202,26 +213,15 @@ function createDriver(pool: PoolOptions, ignoresAbort: boolean) {
 
 const parameters = {
   seed: 20_250_611,
-  numRuns: 500,
+  numRuns: 250,
 };
-
-const poolOptions = ({
-  depth,
-  ignoresAbort: _,
-  ...sizes
-}: typeof options extends fc.Arbitrary<infer T> ? T : never): PoolOptions => ({
-  ...sizes,
-  queue: { depth, timeoutMs: 1_000 },
-  ttl: { idleMs: 2_000, lifetimeMs: 8_000 },
-  restoreTimeoutMs: 5_000,
-});
 
 test('in every interleaving bounds hold, nobody is overtaken or lost, and the floor comes back', async () => {
   const property = fc.asyncProperty(
-    options,
+    scene,
     fc.array(action, { minLength: 5, maxLength: 60 }),
     async (chosen, actions) => {
-      const driver = createDriver(poolOptions(chosen), chosen.ignoresAbort);
+      const driver = createDriver(chosen);
       for (const step of actions) await driver.perform(step);
       await driver.finish();
       assert.deepEqual(await driver.end(), nothingLeft);
@@ -232,10 +232,10 @@ test('in every interleaving bounds hold, nobody is overtaken or lost, and the fl
 
 test('disposed of in the middle of anything, a pool leaves no machine, timer or permit', async () => {
   const property = fc.asyncProperty(
-    options,
+    scene,
     fc.array(action, { minLength: 1, maxLength: 40 }),
     async (chosen, actions) => {
-      const driver = createDriver(poolOptions(chosen), chosen.ignoresAbort);
+      const driver = createDriver(chosen);
       for (const step of actions) await driver.perform(step);
       assert.deepEqual(await driver.end(), nothingLeft);
     },

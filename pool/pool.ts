@@ -13,6 +13,7 @@ const disposeTimeoutMs = 30_000;
 /** Refill pauses this long after machines were shed. */
 const shedHoldMs = 10_000;
 
+/** Made by {@link createPool}; holds nothing until its first {@link Pool.poke}. */
 export class Pool implements AsyncDisposable {
   readonly #deps: PoolDeps;
   readonly #engine: PoolEngine;
@@ -20,7 +21,6 @@ export class Pool implements AsyncDisposable {
   constructor(deps: PoolDeps, options: PoolOptions) {
     this.#deps = deps;
     this.#engine = new PoolEngine(deps, checkPoolOptions(options));
-    this.#engine.round();
   }
 
   get digest(): VersionDigest {
@@ -35,6 +35,11 @@ export class Pool implements AsyncDisposable {
   /** Machines of these that are being disposed of: places about to be free. */
   get ending(): number {
     return this.#engine.places.ending;
+  }
+
+  /** Machines that refill is making: soon idle ones. */
+  get refilling(): number {
+    return this.#engine.refill.underway;
   }
 
   /** Acquires that wait without a machine on its way for them. */
@@ -84,7 +89,7 @@ export class Pool implements AsyncDisposable {
     return picked.length;
   }
 
-  /** Tries again what the node had no place for. */
+  /** Looks at everything again, such as what the node had no place for. */
   poke(): void {
     this.#engine.round();
   }
@@ -134,4 +139,8 @@ export class Pool implements AsyncDisposable {
 }
 
 /** Makes a pool and starts to fill it to its floor. The caller disposes of it. Throws `invalid_definition`. */
-export const createPool = (deps: PoolDeps, options: PoolOptions): Pool => new Pool(deps, options);
+export function createPool(deps: PoolDeps, options: PoolOptions): Pool {
+  const pool = new Pool(deps, options);
+  pool.poke();
+  return pool;
+}

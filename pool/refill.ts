@@ -63,6 +63,16 @@ export class Refill {
     this.#backoff = createBackoff(deps);
   }
 
+  /** Machines being made which no invocation has claimed. */
+  get underway(): number {
+    let underway = 0;
+    for (const { state, claims } of this.#deps.slots) {
+      const isMade = state.kind === 'spawning' || state.kind === 'queued' || state.kind === 'restoring';
+      if (isMade && claims.size === 0) underway += 1;
+    }
+    return underway;
+  }
+
   /** The size aimed at now, and why. */
   decide(): SizingDecision {
     const { ready, max } = this.#deps.limits();

@@ -2,23 +2,24 @@
 import type { Slot } from './slot.ts';
 
 /**
- * `blank` and `ready`: as the states. `idle`: serving but without an invocation, and of no session, so that nobody
- * misses it.
+ * `blank`: as the state. `ready`: ready machines above the floor. `idle`: serving but without an invocation, and of no
+ * session, so that nobody misses it. `floor`: ready machines, the floor included.
  */
-export type SheddableKind = 'blank' | 'ready' | 'idle';
+export type SheddableKind = 'blank' | 'ready' | 'idle' | 'floor';
 
 const isIdleServing = ({ state }: Slot): boolean =>
   state.kind === 'serving' && state.leases === 0 && state.tenancy.kind !== 'session';
 
 /** Machines of one kind, the longest idle first. Those claimed by a waiter are left out. */
-export function sheddable(slots: Iterable<Slot>, kind: SheddableKind): Slot[] {
+function sheddable(slots: Iterable<Slot>, kind: SheddableKind): Slot[] {
+  const state = kind === 'floor' ? 'ready' : kind;
   const found = [...slots].filter(
-    (slot) => slot.claims.size === 0 && (kind === 'idle' ? isIdleServing(slot) : slot.state.kind === kind),
+    (slot) => slot.claims.size === 0 && (kind === 'idle' ? isIdleServing(slot) : slot.state.kind === state),
   );
   return kind === 'idle' ? found.sort((a, b) => a.idleAt - b.idleAt) : found;
 }
 
-/** Up to `count` machines in the given order of kinds, keeping `readyFloor` ready ones. */
+/** Up to `count` machines in the given order of kinds; `readyFloor` is what `ready` leaves. */
 export function pickToShed(
   slots: ReadonlySet<Slot>,
   count: number,

@@ -23,13 +23,15 @@ export interface WorldOptions {
   readonly pool?: Partial<PoolOptions>;
   readonly source?: FakeSourceOptions;
   readonly deps?: Partial<PoolDeps>;
+  /** Restores at once; default 4. */
+  readonly concurrentRestores?: number;
 }
 
 /** Jitter is off: `random` answers 0.5 unless told otherwise. The caller disposes of the pool. */
 export function createWorld(options: WorldOptions = {}) {
   const clock = createVirtualClock();
   const source = createFakeSource({ clock }, options.source);
-  const restores = createRestoreSemaphore({ limit: 4 });
+  const restores = createRestoreSemaphore({ limit: options.concurrentRestores ?? 4 });
   const deps: PoolDeps = { source, clock, random: () => 0.5, restores, ...options.deps };
   const pool = createPool(deps, { ...plainOptions, ...options.pool });
 
