@@ -8,11 +8,11 @@ import { exitCodes } from './exit-codes.ts';
 import type { CommandEntry } from './program.ts';
 import { closedAddress, fakeGateway, run } from './testing/terminal.ts';
 
-const entry = (name: string, load: CommandEntry['load'], isRemote = false): CommandEntry => ({
+const entry = (name: string, load: CommandEntry['load']): CommandEntry => ({
   name,
   summary: `what ${name} does`,
   group: 'Tests:',
-  isRemote,
+  remote: 'none',
   load,
 });
 
@@ -44,7 +44,7 @@ test('running one command loads only that one', async (context) => {
 });
 
 test('every command has help of its own that names its options', async (context) => {
-  for (const { name, isRemote } of commandEntries) {
+  for (const { name } of commandEntries) {
     for (const words of [
       [name, '--help'],
       ['help', name],
@@ -53,7 +53,15 @@ test('every command has help of its own that names its options', async (context)
       assert.equal(code, 0, `${words.join(' ')}: ${stderr}`);
       assert.match(stdout, new RegExp(`^Usage: snapgate ${name}`));
     }
-    if (isRemote && name === 'ps') assert.match((await run(context, [name, '--help'])).stdout, /--url <url>/);
+  }
+});
+
+test('only commands that talk to a gateway take an address', async (context) => {
+  for (const words of ['ps', 'logs', 'invoke', 'publish', 'keys rm', 'templates alias set', 'loadtest run']) {
+    assert.match((await run(context, [...words.split(' '), '--help'])).stdout, /--url <url>/, words);
+  }
+  for (const words of ['up', 'init', 'templates schema', 'loadtest compare']) {
+    assert.doesNotMatch((await run(context, [...words.split(' '), '--help'])).stdout, /--url <url>/, words);
   }
 });
 

@@ -8,9 +8,10 @@ export interface SharedFlags {
   readonly verbose?: boolean;
 }
 
-/** Adds `--url` and `--api-key` to a command, or to each of its subcommands. */
-export function addConnectionOptions(command: Command): void {
+/** Adds `--url` and `--api-key` to a command, or to those of its subcommands that are named. */
+export function addConnectionOptions(command: Command, which: 'all' | 'none' | readonly string[]): void {
   for (const leaf of leaves(command)) {
+    if (which === 'none' || (which !== 'all' && !which.includes(leaf.name()))) continue;
     addUnlessThere(leaf, '--url <url>', 'address of the gateway (SNAPGATE_URL)');
     addUnlessThere(leaf, '--api-key <key>', 'its key (SNAPGATE_API_KEY); a local gateway needs neither');
   }

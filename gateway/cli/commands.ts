@@ -38,7 +38,7 @@ export const commandEntries: readonly CommandEntry[] = [
     name: 'up',
     summary: 'run gateway and edge in one process',
     group: serve,
-    isRemote: false,
+    remote: 'none',
     load: (deps) =>
       service(
         deps,
@@ -51,63 +51,76 @@ export const commandEntries: readonly CommandEntry[] = [
     name: 'gateway',
     summary: 'run the front door alone',
     group: serve,
-    isRemote: false,
+    remote: 'none',
     load: (deps) => service(deps, 'gateway', 'run the front door alone, until Ctrl-C', apart),
   },
   {
     name: 'edge',
     summary: 'run a node alone',
     group: serve,
-    isRemote: false,
+    remote: 'none',
     load: (deps) => service(deps, 'edge', 'run a node alone, until Ctrl-C', apart),
   },
   {
     name: 'init',
     summary: 'write a working template to start from',
     group: functions,
-    isRemote: false,
+    remote: 'none',
     load: async (deps) => (await import('../../templates/index.ts')).initCommand(deps),
   },
   {
     name: 'publish',
     summary: 'build, verify and serve a template folder',
     group: functions,
-    isRemote: true,
+    remote: 'all',
     load: async (deps) => (await import('../../templates/index.ts')).publishCommand(await connected(deps)),
   },
   {
     name: 'templates',
     summary: 'list, show, point to and remove what is published',
     group: functions,
-    isRemote: true,
+    remote: ['list', 'show', 'set', 'rm'],
     load: async (deps) => (await import('../../templates/index.ts')).templatesCommand(await connected(deps)),
   },
   {
     name: 'invoke',
     summary: 'call a function and print its answer',
     group: functions,
-    isRemote: true,
+    remote: 'all',
     load: async (deps) => (await import('./invoke.ts')).invokeCommand(await connected(deps)),
   },
   {
     name: 'ps',
     summary: 'list machines, pools or nodes',
     group: look,
-    isRemote: true,
+    remote: 'all',
     load: async (deps) => (await import('./ps.ts')).psCommand(await connected(deps)),
   },
   {
     name: 'logs',
     summary: 'show what a function printed',
     group: look,
-    isRemote: true,
+    remote: 'all',
     load: async (deps) => (await import('./logs.ts')).logsCommand(await connected(deps)),
   },
   {
     name: 'keys',
     summary: 'make, list and withdraw API keys',
     group: manage,
-    isRemote: true,
+    remote: 'all',
     load: async (deps) => (await import('./keys.ts')).keysCommand(await connected(deps)),
+  },
+  {
+    name: 'loadtest',
+    summary: 'measure a gateway under load and judge what it measured',
+    group: manage,
+    remote: ['run', 'capacity'],
+    async load({ context, flags, setExitCode }) {
+      const { loadtestCommand } = await import('../../loadtest/index.ts');
+      const { findConnection } = await import('./connection.ts');
+      const { stdout, stderr, interrupted } = context;
+      const connection = () => findConnection(flags(), context);
+      return loadtestCommand({ stdout, stderr, interrupted, setExitCode, connection, simulator: null });
+    },
   },
 ];

@@ -18,8 +18,8 @@ export interface CommandEntry {
   readonly summary: string;
   /** Heading in `--help`. */
   readonly group: string;
-  /** It talks to a gateway, so it takes an address and a key. */
-  readonly isRemote: boolean;
+  /** Talks to a gateway and so takes an address and a key: all of it, nothing of it, or the named subcommands. */
+  readonly remote: 'all' | 'none' | readonly string[];
   readonly load: (deps: CommandDeps) => Promise<Command>;
 }
 
@@ -56,7 +56,7 @@ export async function runProgram(
         exitCode = code;
       },
     });
-    if (entry.isRemote) addConnectionOptions(command);
+    addConnectionOptions(command, entry.remote);
     addVerboseOption(command);
     command.hook('preAction', (_, action) => {
       flags = action.opts<SharedFlags>();

@@ -9,7 +9,7 @@ const entryOver = (start: StartService): CommandEntry => ({
   name: 'up',
   summary: '',
   group: 'Serve:',
-  isRemote: false,
+  remote: 'none',
   load: async ({ context }) => serviceCommand('up', 'serve', { context, load: async () => start }),
 });
 
