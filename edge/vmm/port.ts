@@ -108,7 +108,8 @@ export interface PausedVmm extends VmmProcess {
   resume(): Promise<RunningVmm>;
   /**
    * Saves device state to `statePath`, which must not exist (RAM is not in it: `x-ignore-shared`). The machine stays
-   * paused, also when saving failed (`disk_full`, `cancelled`): only a VMM that stops answering is disposed.
+   * paused, also when saving failed (`disk_full`, `cancelled`): only a VMM that stops answering is disposed. Once a pause:
+   * afterwards, and after a failure late in it, saving is a `conflict` until the machine was resumed.
    * Nothing is synced to the medium: whoever publishes the files does that.
    * @returns bytes written
    */

@@ -28,6 +28,8 @@ function watchMigration(qmp: QmpClient): Disposable & { readonly end: Promise<Mi
 
 /** Rejects with the signal's reason as soon as it is aborted; settles like `work` otherwise. */
 async function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  // Whoever gives up on work still has to hear of its failure, or it would end the process.
+  work.catch(() => {});
   signal.throwIfAborted();
   const aborted = Promise.withResolvers<never>();
   const onAbort = () => aborted.reject(signal.reason);
@@ -95,28 +97,38 @@ export interface StateSink {
  * @returns bytes written
  */
 export async function drainState(qmp: QmpClient, sink: StateSink, signal: AbortSignal): Promise<number> {
-  const file = await open(sink.statePath, 'wx', 0o600).catch((cause: unknown) => {
-    throw new SaveRefused('could not create the state file', { cause });
-  });
+  const refuse = (cause: unknown): never => {
+    throw new SaveRefused('could not save the state', { cause });
+  };
+  if (signal.aborted) refuse(signal.reason);
+  const { status } = await qmp.execute('query-status', {});
+  if (status === 'postmigrate')
+    refuse(
+      new GatewayError('conflict', 'the machine was saved in this pause already: resume it first', {
+        component: 'edge',
+      }),
+    );
+  const file = await open(sink.statePath, 'wx', 0o600).catch(refuse);
   try {
     await using listener = await listenOnce(sink.socketPath);
     using migration = watchMigration(qmp);
     const drained = drain(listener.connection, file);
     drained.catch(() => {});
+    // Not aborted half-way: without its answer nobody knows whether a migration is under way.
+    await qmp.execute('migrate', { uri: sink.uri }).catch((error: unknown) => {
+      if (error instanceof QmpError && error.kind === 'refused') refuse(error);
+      throw error;
+    });
     try {
-      await qmp.execute('migrate', { uri: sink.uri }, { signal });
       const [end, bytes] = await orAbort(Promise.all([migration.end, drained]), signal);
-      if (end !== 'completed') throw new QmpError('refused', `saving the state ended as ${end}`);
+      if (end !== 'completed') throw new Error(`saving the state ended as ${end}`);
       return bytes;
     } catch (cause) {
-      if (cause instanceof QmpError && cause.kind !== 'refused') throw cause;
-      const isStarted = !(cause instanceof QmpError);
       listener.drop();
-      if (isStarted) await settleMigration(qmp, migration.end);
-      throw new SaveRefused('could not save the state', { cause });
+      await settleMigration(qmp, migration.end);
+      return refuse(cause);
     }
   } catch (error) {
-    await file.close();
     await rm(sink.statePath, { force: true });
     throw error;
   } finally {
@@ -124,7 +136,7 @@ export async function drainState(qmp: QmpClient, sink: StateSink, signal: AbortS
   }
 }
 
-/** Makes sure that no migration is under way any more; throws when QEMU does not come to rest. */
+/** Makes sure that no migration is under way any more; throws when QEMU is dead or does not come to rest. */
 async function settleMigration(qmp: QmpClient, end: Promise<MigrationState>): Promise<void> {
   const signal = AbortSignal.timeout(5000);
   await qmp.execute('migrate_cancel', {}, { signal });
@@ -146,8 +158,10 @@ async function listenOnce(path: string) {
   await rm(path, { force: true });
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   promise.catch(() => {});
-  const server = createServer({ allowHalfOpen: false }, (socket) => {
+  let isDropped = false;
+  const server = createServer((socket) => {
     socket.on('error', () => {});
+    if (isDropped) socket.destroy();
     resolve(socket);
   });
   server.maxConnections = 1;
@@ -156,6 +170,7 @@ async function listenOnce(path: string) {
     server.listen(path, done);
   });
   const drop = () => {
+    isDropped = true;
     reject(new Error('dropped'));
     void promise.then(
       (socket) => socket.destroy(),
