@@ -1,4 +1,5 @@
 import { GatewayError, isGatewayError } from '../../sdk/index.ts';
+import { NotDelivered } from '../machine/guest-http.ts';
 import type { Machine } from '../machine/machine.ts';
 
 /** What went wrong between us and a function, before its response head. */
@@ -9,7 +10,9 @@ export type InvokeFailure =
   | { readonly kind: 'timeout' }
   /** No byte reached the function: nothing can have run. */
   | { readonly kind: 'not_delivered'; readonly error: GatewayError }
-  /** It may have run; only a harmless method may be tried again. */
+  /** The connection ended but machine and service live; a harmless method may be tried again. */
+  | { readonly kind: 'closed'; readonly error: GatewayError }
+  /** It may have run, and what ran it is lost or failed: never tried again. */
   | { readonly kind: 'broken'; readonly error: GatewayError };
 
 const codeOf = (error: unknown): string =>
@@ -18,30 +21,39 @@ const codeOf = (error: unknown): string =>
     : '';
 
 /** Asks the agent why nothing answers, so that a crashed function is not reported as a lost machine. */
-async function serviceVerdict(machine: Machine, template: string): Promise<GatewayError> {
+async function serviceVerdict(
+  machine: Machine,
+  template: string,
+): Promise<InvokeFailure & { readonly error: GatewayError }> {
   const lost = new GatewayError(
     'guest_unreachable',
     `the machine of ${template} was lost while it answered`,
     { component: 'guest' },
   );
-  if (machine.isGone) return lost;
+  if (machine.isGone) return { kind: 'broken', error: lost };
   try {
     const service = await machine.channel.processStatus('service', { signal: AbortSignal.timeout(1_000) });
     if (service.state === 'running') {
-      return new GatewayError('guest_unreachable', `${template} closed the connection without an answer`, {
-        component: 'guest',
-      });
+      const error = new GatewayError(
+        'guest_unreachable',
+        `${template} closed the connection without an answer`,
+        {
+          component: 'guest',
+        },
+      );
+      return { kind: 'closed', error };
     }
     const how = service.isOutOfMemory
       ? 'ran out of memory'
       : service.signal !== null
         ? `was ended by signal ${service.signal}`
         : `exited with code ${service.exitCode}`;
-    return new GatewayError('function_crashed', `${template} ${how} before it answered`, {
+    const error = new GatewayError('function_crashed', `${template} ${how} before it answered`, {
       component: 'guest',
     });
+    return { kind: 'broken', error };
   } catch {
-    return lost;
+    return { kind: 'broken', error: lost };
   }
 }
 
@@ -60,11 +72,12 @@ export async function classifyFailure(
 ): Promise<InvokeFailure> {
   if (context.signal.aborted) return { kind: 'cancelled' };
   if (context.budget.aborted) return { kind: 'timeout' };
-  if (isGatewayError(error, 'function_port_closed')) {
+  if (error instanceof NotDelivered) {
     const verdict = await serviceVerdict(context.machine, context.template);
-    return { kind: 'not_delivered', error: verdict.code === 'function_crashed' ? verdict : error };
+    if (verdict.kind === 'broken' || !isGatewayError(error.cause))
+      return { kind: 'not_delivered', error: verdict.error };
+    return { kind: 'not_delivered', error: error.cause };
   }
-  if (isGatewayError(error, 'guest_unreachable')) return { kind: 'not_delivered', error };
   if (codeOf(error) === 'UND_ERR_INVALID_ARG' || codeOf(error) === 'UND_ERR_NOT_SUPPORTED') {
     return {
       kind: 'broken',
@@ -84,5 +97,5 @@ export async function classifyFailure(
       }),
     };
   }
-  return { kind: 'broken', error: await serviceVerdict(context.machine, context.template) };
+  return serviceVerdict(context.machine, context.template);
 }

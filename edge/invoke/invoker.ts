@@ -106,10 +106,7 @@ export function createInvoker(deps: InvokerDeps) {
     }
   }
 
-  /**
-   * A broken attempt is tried once more for harmless methods: the function may have closed an idle connection just as the
-   * request was on its way, which can't be told from here.
-   */
+  /** A connection may have been closed by the function, being idle, just as the request was on its way: once more, if harmless. */
   function mayRetry(
     failure: InvokeFailure,
     request: InvokeRequest,
@@ -118,12 +115,7 @@ export function createInvoker(deps: InvokerDeps) {
   ): boolean {
     if (body?.isStarted === true) return false;
     if (failure.kind === 'not_delivered') return count < maxAttempts;
-    return (
-      failure.kind === 'broken' &&
-      count === 1 &&
-      failure.error.isRetryable &&
-      harmlessMethods.has(request.method)
-    );
+    return failure.kind === 'closed' && count === 1 && harmlessMethods.has(request.method);
   }
 
   function toError(failure: InvokeFailure, request: InvokeRequest, template: string): GatewayError {
@@ -140,6 +132,7 @@ export function createInvoker(deps: InvokerDeps) {
           },
         );
       case 'not_delivered':
+      case 'closed':
       case 'broken':
         return failure.error;
     }

@@ -35,6 +35,13 @@ export interface GuestHttpOptions {
   readonly connections: number;
 }
 
+/** No tunnel could be opened, so no byte of the request reached the function. `cause` says why. */
+export class NotDelivered extends Error {
+  override readonly name = 'NotDelivered';
+}
+
+const notDelivered = (cause: unknown) => new NotDelivered('no connection into the guest', { cause });
+
 /** Idle time after which we close a connection: below the 5 s of Node's own server, the shortest in common use. */
 const idleMs = 4_000;
 const maxHeaderBytes = 64 * 1024;
@@ -51,8 +58,13 @@ export class GuestHttp {
   constructor(channel: SandboxChannel, options: GuestHttpOptions) {
     this.#channel = channel;
     this.#options = options;
+    const connector = createTunnelConnector(channel, options.port);
     this.#pool = new Pool('http://guest', {
-      connect: createTunnelConnector(channel, options.port),
+      connect: (target, callback) =>
+        connector(target, (...outcome) => {
+          if (outcome[0] === null) callback(...outcome);
+          else callback(notDelivered(outcome[0]), null);
+        }),
       connections: options.connections,
       pipelining: 1,
       keepAliveTimeout: idleMs,
@@ -89,7 +101,11 @@ export class GuestHttp {
 
   /** An upgrade takes a tunnel of its own and keeps it. */
   async upgrade(request: GuestRequest): Promise<GuestUpgrade> {
-    const tunnel = await this.#channel.tunnel(this.#options.port, { signal: request.signal });
+    const tunnel = await this.#channel
+      .tunnel(this.#options.port, { signal: request.signal })
+      .catch((error: unknown) => {
+        throw notDelivered(error);
+      });
     return new Promise((resolve, reject) => {
       const outgoing = httpRequest({
         method: request.method,

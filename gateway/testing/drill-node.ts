@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type AdminClient, createAdminClient, type PublishEvent } from '../../sdk/index.ts';
 import { packTemplate, parseDefinition } from '../../templates/index.ts';
 import { up } from '../up.ts';
@@ -124,4 +125,15 @@ export async function spawnUp(
     apiKey: string;
   };
   return { process: child, ...credentials };
+}
+
+/** Waits until the drill's pool is at its floor; fails with what it is at. */
+export async function floorRestored(client: AdminClient): Promise<void> {
+  const deadline = Date.now() + 60_000;
+  for (;;) {
+    const [pool] = await client.pools();
+    if (pool !== undefined && pool.ready >= pool.target.ready && pool.blank >= pool.target.blank) return;
+    if (Date.now() > deadline) throw new Error(`the pool is at ${JSON.stringify(pool)}`);
+    await sleep(100);
+  }
 }

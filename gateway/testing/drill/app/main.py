@@ -49,7 +49,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == '/hang':
             time.sleep(3600)
         if path == '/slow':
-            time.sleep(0.5)
+            time.sleep(2)
         if path == '/malformed':
             self.wfile.write(b'this is not HTTP\r\n\r\n')
             self.close_connection = True
