@@ -20,6 +20,8 @@ export async function greet(socket: Socket, token: string, signal: AbortSignal):
   await new Promise<void>((resolve, reject) => {
     let tail: Buffer = Buffer.alloc(0);
     let staleBytes = 0;
+    let isWritten = false;
+    let isEchoed = false;
     const settle = (error?: GatewayError) => {
       socket.off('data', onData).off('error', onError).off('close', onClose);
       signal.removeEventListener('abort', onAbort);
@@ -34,7 +36,9 @@ export async function greet(socket: Socket, token: string, signal: AbortSignal):
         socket.pause();
         const rest = seen.subarray(at + echo.length);
         if (rest.length > 0) socket.unshift(rest);
-        settle();
+        socket.off('data', onData);
+        isEchoed = true;
+        if (isWritten) settle();
         return;
       }
       staleBytes += chunk.length;
@@ -47,6 +51,10 @@ export async function greet(socket: Socket, token: string, signal: AbortSignal):
     const onAbort = () => settle(fromAbort(signal));
     socket.on('data', onData).on('error', onError).on('close', onClose);
     signal.addEventListener('abort', onAbort, { once: true });
-    socket.write(`SNAPGATE-HELLO/1 ${token} ${nonce}\n\n\n\n\n\n`, 'latin1');
+    socket.write(`SNAPGATE-HELLO/1 ${token} ${nonce}\n\n\n\n\n\n`, 'latin1', () => {
+      // Node's HTTP/2 aborts the process when it takes over a socket that has a write of its own under way.
+      isWritten = true;
+      if (isEchoed) settle();
+    });
   });
 }

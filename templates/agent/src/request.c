@@ -39,6 +39,8 @@ static void answer(struct request *request, int status, const char *type, const 
   struct session *session = request->session;
   if (request->is_answered || !session || !session->h2) return;
   request->is_answered = true;
+  /* An answer to HEAD has no body, not even the reason of a refusal: nghttp2 would end the client's session. */
+  if (request->method == METHOD_HEAD) pull = NULL;
   request->pull = pull;
   char digits[8];
   snprintf(digits, sizeof digits, "%d", status);

@@ -15,7 +15,7 @@ struct agent;
 struct session;
 struct request;
 
-enum method { METHOD_OTHER, METHOD_GET, METHOD_PUT, METHOD_POST, METHOD_DELETE, METHOD_CONNECT };
+enum method { METHOD_OTHER, METHOD_GET, METHOD_PUT, METHOD_POST, METHOD_DELETE, METHOD_HEAD, METHOD_CONNECT };
 enum { REQUEST_ARGS = 2, REQUEST_TARGET_MAX = 12 * 1024, REQUEST_JSON_MAX = 64 * 1024 };
 
 /* Called for each piece of the body. Whoever sets it calls request_consumed for every byte, sooner or later. */

@@ -38,7 +38,7 @@ static enum method method_of(const char *name, size_t length) {
     const char *name;
     enum method method;
   } methods[] = {{"GET", METHOD_GET},       {"PUT", METHOD_PUT},         {"POST", METHOD_POST},
-                 {"DELETE", METHOD_DELETE}, {"CONNECT", METHOD_CONNECT}};
+                 {"DELETE", METHOD_DELETE}, {"HEAD", METHOD_HEAD},       {"CONNECT", METHOD_CONNECT}};
   for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
     if (strlen(methods[i].name) == length && memcmp(methods[i].name, name, length) == 0) return methods[i].method;
   return METHOD_OTHER;
