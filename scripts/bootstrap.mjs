@@ -2,7 +2,7 @@
 // Runs before `npm start` and `npm test` under whatever Node is there (20 or later), so it imports nothing from npm.
 // Says what it does and how long it took; silent when there is nothing to do.
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -10,21 +10,26 @@ const rootPath = dirname(dirname(fileURLToPath(import.meta.url)));
 const nodePath = join(rootPath, 'node_modules/.bin/node');
 const nodeMajor = 24;
 const nativeParts = ['templates/agent', 'edge/native'];
-const tailLines = 30;
-const tailBytes = 64 * 1024;
+const shownLines = { first: 12, last: 25 };
+const outputBytes = 64 * 1024;
 
 class BootstrapError extends Error {}
 
-/** The last lines of a program's output, whatever its length. */
-const tailOf = (text) => text.trimEnd().split('\n').slice(-tailLines).join('\n');
+/** A program's output, shortened in the middle: npm says first what is wrong, compilers and apt say it last. */
+function excerpt(text) {
+  const lines = text.trimEnd().split('\n');
+  const left = lines.length - shownLines.first - shownLines.last;
+  if (left > 1) lines.splice(shownLines.first, left, `… ${left} lines …`);
+  return lines.join('\n');
+}
 
-/** Runs a program to its end; on failure the error names it and holds its last lines. */
+/** Runs a program to its end; on failure the error names it and shows what it said. */
 async function run(file, argv, options = {}) {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', LC_ALL: 'C.UTF-8' };
   const child = spawn(file, argv, { cwd: rootPath, stdio: ['ignore', 'pipe', 'pipe'], env, ...options });
   let output = '';
   const take = (chunk) => {
-    output = (output + chunk.toString('utf8')).slice(-tailBytes);
+    output = (output + chunk.toString('utf8')).slice(-outputBytes);
   };
   child.stdout.on('data', take);
   child.stderr.on('data', take);
@@ -32,7 +37,7 @@ async function run(file, argv, options = {}) {
     child.once('error', (error) => resolve(error.message));
     child.once('close', (code, signal) => resolve(code === 0 ? null : (signal ?? `exit code ${code}`)));
   });
-  if (exit !== null) throw new BootstrapError(`${[file, ...argv].join(' ')}: ${exit}\n${tailOf(output)}`);
+  if (exit !== null) throw new BootstrapError(`${[file, ...argv].join(' ')}: ${exit}\n${excerpt(output)}`);
 }
 
 /** Shows a step while it runs and how long it took. */
@@ -115,14 +120,18 @@ function isNodeCurrent() {
 
 async function ensureNpmPackages() {
   if (!areNpmPackagesCurrent()) {
-    await step('installing npm packages', () => run('npm', ['ci', '--no-audit', '--no-fund']));
+    await step('installing npm packages', () => run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']));
   }
   if (isNodeCurrent()) return;
   // The package `node` fetches its binary from an install script, which npm may have been told not to run.
-  const packagePath = join(rootPath, 'node_modules/node');
-  await step(`fetching Node ${nodeMajor}`, () =>
-    run(process.execPath, ['installArchSpecificPackage.js'], { cwd: packagePath }),
-  );
+  await step(`fetching Node ${nodeMajor}`, async () => {
+    const packagePath = join(rootPath, 'node_modules/node');
+    await run(process.execPath, ['installArchSpecificPackage.js'], { cwd: packagePath });
+    // npm makes no link to a binary that was not there when it linked.
+    mkdirSync(dirname(nodePath), { recursive: true });
+    rmSync(nodePath, { force: true });
+    symlinkSync('../node/bin/node', nodePath);
+  });
   if (!isNodeCurrent()) {
     throw new BootstrapError(
       `${nodePath} is not Node ${nodeMajor}. Remove node_modules and run \`npm ci\` to see what npm says.`,
