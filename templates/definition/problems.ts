@@ -15,7 +15,7 @@ export interface Problem {
 type Issue = z.core.$ZodIssue;
 
 /** Dotted path of a finding. */
-export function fieldOf(path: readonly PropertyKey[]): string {
+function fieldOf(path: readonly PropertyKey[]): string {
   return path.length === 0 ? '(root)' : path.map(String).join('.');
 }
 

@@ -7,7 +7,7 @@ import type { ArchiveLimits } from './archive/tree.ts';
 import { snapshotFileNames } from './host-port.ts';
 import { readManifest } from './manifest.ts';
 import { type UnpackedTemplate, unpackSource } from './unpack-step.ts';
-import { versionDirectory } from './versions.ts';
+import { versionDirectory } from './version-directories.ts';
 
 /**
  * Puts the source of a version into a build directory and unpacks it.

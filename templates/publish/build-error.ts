@@ -13,7 +13,7 @@ export const buildFailed = (message: string, output?: string, cause?: unknown): 
   });
 
 /** True when this error or one it was caused by says that the host's disk or its quota is used up. */
-export function isDiskFull(error: unknown): boolean {
+function isDiskFull(error: unknown): boolean {
   let current: unknown = error;
   for (let depth = 0; depth < 8 && typeof current === 'object' && current !== null; depth += 1) {
     if (isGatewayError(current, 'disk_full')) return true;

@@ -7,7 +7,7 @@ import type { BuildDeadlines } from './deadlines.ts';
 import type { SnapshotHost } from './host-port.ts';
 import type { BuildLane } from './lane.ts';
 import type { BuildProgress } from './progress.ts';
-import { makeBuildDirectory } from './versions.ts';
+import { makeBuildDirectory } from './version-directories.ts';
 
 /** Collaborators of a build. */
 export interface BuildDeps {

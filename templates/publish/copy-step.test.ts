@@ -26,11 +26,11 @@ function localMachine(ids: string): Pick<BuildMachine, 'run' | 'gone' | 'console
         return { exitCode: ids.startsWith('id:') ? 1 : 0, signal: null, isTimedOut: false };
       }
       const child = spawn(program, rest);
+      const closed = new Promise<number | null>((resolve) => child.on('close', resolve));
       child.stderr.on('data', (chunk: Buffer) => onOutput?.(chunk.toString()));
       // A tar that fails closes its end early; how it ended says why.
       await pipeline(stdin!, child.stdin).catch(() => undefined);
-      const exitCode = await new Promise<number | null>((resolve) => child.on('close', resolve));
-      return { exitCode, signal: null, isTimedOut: false };
+      return { exitCode: await closed, signal: null, isTimedOut: false };
     },
   };
 }

@@ -8,14 +8,16 @@ export { type BuildLane, type BuildLaneOptions, createBuildLane } from './lane.t
 export type { Manifest } from './manifest.ts';
 export { buildVersion, rebuildVersion } from './pipeline.ts';
 export {
+  listVersionDirectories,
+  removeVersionFiles,
+  sweepVersions,
+  versionDirectory,
+} from './version-directories.ts';
+export {
   fingerprintDifference,
   type Inspection,
   inspectVersion,
   type LoadedVersion,
-  listVersionDirectories,
   loadVersion,
-  removeVersionFiles,
-  sweepVersions,
   verifyChecksums,
-  versionDirectory,
 } from './versions.ts';

@@ -21,7 +21,7 @@ const fileSchema = z.strictObject({
 });
 
 /** Strict: a manifest of another release is not half-understood but rebuilt. */
-export const manifestSchema = z.strictObject({
+const manifestSchema = z.strictObject({
   schema: z.literal(1),
   digest: digestSchema,
   definition: templateDefinitionSchema,

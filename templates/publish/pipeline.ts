@@ -14,7 +14,8 @@ import type { GuestImage } from './host-port.ts';
 import { makeSnapshot } from './make-snapshot.ts';
 import { type BuildProgress, reported } from './progress.ts';
 import { receiveArchive, type UnpackedTemplate, unpackSource } from './unpack-step.ts';
-import { inspectVersion, putInPlace } from './versions.ts';
+import { putInPlace } from './version-directories.ts';
+import { inspectVersion } from './versions.ts';
 
 async function findImage(
   deps: BuildDeps,

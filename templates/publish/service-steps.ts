@@ -102,7 +102,7 @@ export async function awaitReady(session: GuestSession, start: Start, clock: Clo
 }
 
 /** Sends one request that must be answered to `isGood`'s liking. `what` names its place in the definition. */
-export async function request(
+async function request(
   session: GuestSession,
   port: number,
   what: string,

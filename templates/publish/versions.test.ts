@@ -6,14 +6,12 @@ import { isGatewayError, type VersionDigest } from '../../sdk/index.ts';
 import { buildVersion } from './pipeline.ts';
 import { digestOf, resultOf, Workshop } from './testing/workshop.ts';
 import {
-  inspectVersion,
   listVersionDirectories,
-  loadVersion,
   removeVersionFiles,
   sweepVersions,
-  verifyChecksums,
   versionDirectory,
-} from './versions.ts';
+} from './version-directories.ts';
+import { inspectVersion, loadVersion, verifyChecksums } from './versions.ts';
 
 const options = { signal: new AbortController().signal };
 

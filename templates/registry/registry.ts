@@ -6,7 +6,6 @@ import {
   type Alias,
   aliasNameSchema,
   type Clock,
-  GatewayError,
   setAliasRequestSchema,
   type Template,
   type TemplateDetail,
@@ -16,12 +15,11 @@ import {
 } from '../../sdk/index.ts';
 import { canonicalJson, type TemplateDefinition, templateDefinitionSchema } from '../definition/index.ts';
 import { inTransaction, migrate } from './migrations.ts';
+import { draw, failure, lookUp, show, type Target } from './references.ts';
 import { createRows, numberOf, type RegisteredVersion, type RegistryRows } from './rows.ts';
 
 /** The alias that publishing moves, and that is meant where no version is named. */
 export const latestAlias = 'latest';
-/** Hex digits of a `sha256:` reference that are enough. */
-const minPrefixDigits = 8;
 const maxCachedTemplates = 1000;
 const maxCachedReferences = 256;
 
@@ -69,13 +67,6 @@ export interface RegistryOptions {
   /** How long a resolved name may be answered from memory, milliseconds. Own writes count at once. Default 1000. */
   readonly cacheMs?: number;
 }
-
-type Target = { readonly version: RegisteredVersion; readonly weight: number };
-
-const failure = (
-  code: 'template_not_found' | 'version_not_found' | 'conflict' | 'invalid_request',
-  text: string,
-) => new GatewayError(code, text, { component: 'templates' });
 
 /** Uniform in [0, 1) with 48 bits. */
 const cryptoRandom = (): number => randomInt(2 ** 47) / 2 ** 47;
@@ -216,9 +207,6 @@ export function createTemplateRegistry(
   };
 }
 
-/** Caller's text in a message: quoted and short. */
-const show = (text: string): string => JSON.stringify(text.slice(0, 80));
-
 const toWire = ({ template: _template, ...version }: RegisteredVersion) => version;
 
 function summaryOf(rows: RegistryRows, row: { name: string; created_at: number }): Template {
@@ -232,44 +220,6 @@ function summaryOf(rows: RegistryRows, row: { name: string; created_at: number }
     latest,
     public: number === undefined ? false : (rows.version(row.name, number)?.definition.public ?? false),
   };
-}
-
-function lookUp(rows: RegistryRows, name: string, reference: string): readonly Target[] {
-  const one = (version: RegisteredVersion | undefined) =>
-    version === undefined ? [] : [{ version, weight: 1 }];
-  const notFound = (text: string) => failure('version_not_found', `template ${name} has ${text}`);
-  const number = numberOf(reference);
-  let targets: readonly Target[];
-  if (number !== undefined) targets = one(rows.version(name, number));
-  else if (reference.startsWith('sha256:')) {
-    if (reference.length < 'sha256:'.length + minPrefixDigits) {
-      throw notFound(`no version for ${show(reference)}: at least ${minPrefixDigits} digits are needed`);
-    }
-    const found = rows.versionsByDigestPrefix(name, reference);
-    if (found.length > 1) throw notFound(`several versions whose digest starts with ${show(reference)}`);
-    targets = one(found[0]);
-  } else {
-    const alias = rows.aliases(name).find((row) => row.alias === reference);
-    targets = (alias?.targets ?? []).flatMap((target) => {
-      const version = rows.version(name, numberOf(target.version) ?? 0);
-      return version === undefined ? [] : [{ version, weight: target.weight }];
-    });
-  }
-  if (targets.length === 0) throw notFound(`no version or alias ${show(reference)}`);
-  return targets;
-}
-
-function draw(targets: readonly Target[], random: () => number): RegisteredVersion {
-  const [first] = targets;
-  if (targets.length === 1 && first !== undefined) return first.version;
-  const total = targets.reduce((sum, { weight }) => sum + weight, 0);
-  let point = random() * total;
-  for (const { version, weight } of targets) {
-    point -= weight;
-    if (point < 0) return version;
-  }
-  // Only reached when rounding ate the last fraction.
-  return (targets.at(-1) as Target).version;
 }
 
 function checkedDefinition(name: string, version: NewVersion): TemplateDefinition {

@@ -34,7 +34,7 @@ const targetRow = z.object({
 });
 
 const templateRow = z.object({ name: z.string(), created_at: z.number(), next_version: z.number() });
-export type TemplateRow = z.infer<typeof templateRow>;
+type TemplateRow = z.infer<typeof templateRow>;
 
 /** `v7` → 7; undefined for anything else. */
 export const numberOf = (version: string): number | undefined =>

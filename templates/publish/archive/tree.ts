@@ -7,12 +7,12 @@ interface EntryBase {
   /** Relative to the folder, `/` between steps, no `.` or `..`. */
   readonly path: string;
 }
-export interface FileEntry extends EntryBase {
+interface FileEntry extends EntryBase {
   readonly kind: 'file';
   readonly size: number;
   readonly isExecutable: boolean;
 }
-export interface DirectoryEntry extends EntryBase {
+interface DirectoryEntry extends EntryBase {
   readonly kind: 'directory';
 }
 export interface LinkEntry extends EntryBase {
