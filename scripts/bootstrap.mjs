@@ -120,7 +120,9 @@ function isNodeCurrent() {
 
 async function ensureNpmPackages() {
   if (!areNpmPackagesCurrent()) {
-    await step('installing npm packages', () => run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']));
+    await step('installing npm packages', () =>
+      run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']),
+    );
   }
   if (isNodeCurrent()) return;
   // The package `node` fetches its binary from an install script, which npm may have been told not to run.
