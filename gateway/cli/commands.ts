@@ -62,6 +62,17 @@ export const commandEntries: readonly CommandEntry[] = [
     load: (deps) => service(deps, 'edge', 'run a node alone, until Ctrl-C', apart),
   },
   {
+    name: 'doctor',
+    summary: 'check what this host has and lacks',
+    group: serve,
+    remote: 'none',
+    async load({ context, setExitCode }) {
+      const { doctorCommand } = await import('../../edge/cli/index.ts');
+      const { dataDirectories } = await import('./data-directory.ts');
+      return doctorCommand({ context, setExitCode, dataDirectory: dataDirectories(context)[0] });
+    },
+  },
+  {
     name: 'init',
     summary: 'write a working template to start from',
     group: functions,
