@@ -3,8 +3,8 @@
 // Snapgate reseeds the kernel's generator at every restore. Generators that live in the process are memory like all else
 // and go on from where the snapshot found them, the same in every machine:
 // - `Math.random`: V8 offers no way to reseed it from JavaScript.
-// - `crypto.randomBytes`, `crypto.randomUUID`, `crypto.getRandomValues`: OpenSSL draws from the kernel only now and then;
-//   `randomUUID` moreover hands out bytes it has drawn ahead, unless told `{ disableEntropyCache: true }`.
+// - all of `node:crypto`: OpenSSL asks the kernel for a new seed at most once an hour, so `randomBytes`,
+//   `getRandomValues` and `randomUUID` (also with `{ disableEntropyCache: true }`) give the same bytes in two machines.
 // So this reads from the kernel directly where it matters, and seeds a generator of its own where speed matters more.
 import { closeSync, openSync, readSync } from 'node:fs';
 
