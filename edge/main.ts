@@ -32,6 +32,8 @@ export interface OpenEdgeDeps {
   readonly log: Logger;
   readonly onStep: StartStep;
   readonly clock?: Clock;
+  /** How guest channels are opened; benchmarks look over its shoulder. Default: the real one. */
+  readonly connectGuest?: typeof connectGuest;
   readonly signal: AbortSignal;
 }
 
@@ -54,6 +56,7 @@ export async function openEdge(
 ): Promise<Edge> {
   const config = edgeConfigSchema.parse(input);
   const clock = deps.clock ?? systemClock;
+  const connect = deps.connectGuest ?? connectGuest;
   const layout = dataLayout(config.dataDirectory);
   for (const directory of [
     config.dataDirectory,
@@ -95,7 +98,7 @@ export async function openEdge(
     vmm,
     node,
     clock,
-    connectGuest,
+    connectGuest: connect,
     checksums: createChecksums(digester),
     async image(definition, { onOutput, signal }) {
       const recipe = { suite: definition.image.debian, packages: definition.image.packages };
@@ -113,7 +116,7 @@ export async function openEdge(
       log: deps.log,
       random: Math.random,
       vmm,
-      connectGuest,
+      connectGuest: connect,
       host,
       build: { host, versionsDirectory: layout.versions, clock, lane: createBuildLane() },
       privateBytes: async (machine) =>
