@@ -6,7 +6,7 @@ import type { DoctorCheck, ExtraCheck } from '../doctor/index.ts';
 import { type AcceleratorVerdict, createQemuVmm } from '../vmm/index.ts';
 
 /** What a guest boots, as far as the probe is concerned. */
-export interface ProbeGuest {
+interface ProbeGuest {
   readonly kernelPath: string;
   readonly initrdPath: string;
 }

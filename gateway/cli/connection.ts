@@ -6,7 +6,7 @@ import type { CliContext } from './context.ts';
 import { dataDirectories } from './data-directory.ts';
 
 /** Name of the file in the data directory in which a gateway leaves address and key for the CLI of its own machine. */
-export const credentialsFileName = 'credentials.json';
+const credentialsFileName = 'credentials.json';
 const maxCredentialsBytes = 64 * 1024;
 const defaultUrl = 'http://127.0.0.1:7070';
 

@@ -87,7 +87,7 @@ function functionPath(base: string, template: string, path: string): string {
 }
 
 /** Start type, machine, version and timing which an answer of the function door names. */
-export function startOf(headers: Headers): InvocationStart | null {
+function startOf(headers: Headers): InvocationStart | null {
   const type = startTypes.find((known) => known === headers.get(headerNames.start));
   const machine = headers.get(headerNames.machine);
   const version = headers.get(headerNames.version);

@@ -1,7 +1,7 @@
 import { GatewayError } from '../errors.ts';
 
 /** Longest NDJSON line a client accepts, in UTF-16 units: a publish result carries a whole definition, a log line 64 KiB. */
-export const maxLineLength = 1024 * 1024;
+const maxLineLength = 1024 * 1024;
 
 /**
  * Reads newline-delimited JSON. Whoever stops iterating closes the connection. A last line without a newline counts;

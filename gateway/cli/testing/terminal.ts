@@ -77,7 +77,7 @@ export async function run(
 }
 
 /** What a request to the fake gateway was. */
-export interface Seen {
+interface Seen {
   readonly route: string;
   readonly headers: IncomingMessage['headers'];
   readonly body: string;
