@@ -1,1 +1,2 @@
 export type * from './port.ts';
+export type * from './sandbox-port.ts';

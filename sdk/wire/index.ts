@@ -1,1 +1,2 @@
 export * from './admin.ts';
+export * from './sandbox.ts';
