@@ -101,6 +101,7 @@ describe('a probe is judged', () => {
           firstSequence: 1,
           firstAtMs: 1,
           firstStatus: 503,
+          firstDetail: '',
         },
       ],
     });

@@ -90,7 +90,8 @@ export function addPlanOptions(command: Command): Command {
       numberFrom(0, 1),
     )
     .option('--sample-every <time>', 'how often the server’s resources are sampled; 0ms never', duration)
-    .option('--leak-check', 'fail when the server holds more afterwards than before');
+    .option('--leak-check', 'fail when the server holds more afterwards than before')
+    .option('--no-leak-check', 'leave that out where the scenario asks for it');
 }
 
 /** The plan that flags and a scenario's defaults make. Throws `invalid_request` naming the wrong part. */
@@ -114,7 +115,7 @@ export function planFrom(
     ),
     ...given('seed', flags.seed),
     ...given('warmupMs', flags.warmup),
-    ...given('timeoutMs', flags.timeout),
+    ...given('timeoutMs', flags.timeout ?? scenario.planDefaults?.timeoutMs),
     ...given('maxInFlight', flags.maxInFlight),
     ...given('workers', flags.workers),
     ...given('repeats', flags.repeats),
@@ -125,7 +126,7 @@ export function planFrom(
     limits: { ...given('lagP99Ms', flags.maxLag), ...given('droppedRatio', flags.maxDropped) },
     thresholds: flags.threshold ?? [],
     ...given('sampleEveryMs', flags.sampleEvery),
-    ...given('leakCheck', flags.leakCheck),
+    ...given('leakCheck', flags.leakCheck ?? scenario.planDefaults?.leakCheck),
   };
   const parsed = runPlanSchema.safeParse(plan);
   if (parsed.success) return parsed.data;

@@ -12,6 +12,8 @@ const maxTemplateSeries = 32;
 /** Most different error codes kept apart; the rest are counted together. */
 const maxErrorCodes = 64;
 
+const maxDetailLength = 300;
+
 /** Whole numbers of a run. `scheduled = sent + dropped`; `sent` is the sum of the outcomes once all settled. */
 export interface Counters {
   scheduled: number;
@@ -32,6 +34,8 @@ export interface ErrorRecord {
   readonly firstSequence: number;
   readonly firstAtMs: number;
   readonly firstStatus: number;
+  /** What a session said about it; empty for plain requests. */
+  readonly firstDetail: string;
 }
 
 interface Bundle {
@@ -120,7 +124,7 @@ export class Recorder implements ScheduleObserver {
     }
     this.timeline.ended(atMs, outcome);
     if (outcome === 'ok' || outcome === 'timeout') this.timeline.latency(atMs, start, exchange.latencyMs);
-    if (outcome !== 'ok') this.error(exchange.errorCode, outcome, exchange);
+    if (outcome !== 'ok') this.error(exchange.errorCode, outcome, exchange, '');
   }
 
   /** Records a whole scripted session as one sample; its steps come through {@link Recorder.step}. */
@@ -132,6 +136,7 @@ export class Recorder implements ScheduleObserver {
     readonly outcome: Outcome;
     readonly errorCode: string;
     readonly status: number;
+    readonly detail: string;
   }): void {
     const atMs = sample.intendedMs - this.warmupMs;
     if (atMs < 0) return;
@@ -140,7 +145,7 @@ export class Recorder implements ScheduleObserver {
     bundle.latency.record(sample.endedMs - sample.intendedMs);
     bundle.service.record(sample.endedMs - sample.sentMs);
     this.timeline.ended(atMs, sample.outcome);
-    if (sample.outcome !== 'ok') this.error(sample.errorCode, sample.outcome, sample);
+    if (sample.outcome !== 'ok') this.error(sample.errorCode, sample.outcome, sample, sample.detail);
   }
 
   /** Records a step of a session that was intended at `intendedMs`. Names come from the scenario, so they are few. */
@@ -226,7 +231,7 @@ export class Recorder implements ScheduleObserver {
     return bundle;
   }
 
-  private error(code: string, outcome: Outcome, sample: ErrorSample): void {
+  private error(code: string, outcome: Outcome, sample: ErrorSample, detail: string): void {
     const key = this.errors.has(code) || this.errors.size < maxErrorCodes ? code : 'other';
     const known = this.errors.get(key);
     if (known !== undefined) {
@@ -240,6 +245,7 @@ export class Recorder implements ScheduleObserver {
       firstSequence: sample.sequence,
       firstAtMs: Math.round(sample.intendedMs),
       firstStatus: sample.status,
+      firstDetail: detail.slice(0, maxDetailLength),
     });
   }
 }

@@ -112,6 +112,7 @@ export const resultSchema = z.strictObject({
       firstSequence: z.number().int(),
       firstAtMs: ms,
       firstStatus: count,
+      firstDetail: z.string(),
     }),
   ),
   repeats: z.array(

@@ -122,7 +122,7 @@ const errorTable = (result: Result): string =>
       error.code,
       error.outcome,
       String(error.count),
-      `#${error.firstSequence} at ${formatMs(error.firstAtMs)}, status ${error.firstStatus}`,
+      `#${error.firstSequence} at ${formatMs(error.firstAtMs)}, status ${error.firstStatus}${error.firstDetail === '' ? '' : `: ${error.firstDetail}`}`,
     ]),
   );
 

@@ -1,4 +1,5 @@
 import Table from 'cli-table3';
+import { visibleText } from '../../sdk/index.ts';
 import { formatMs } from '../gate/format.ts';
 import type { Result } from '../record/result.ts';
 import { caveats, type LatencyRow, latencyRows, stepRows, throughput } from './figures.ts';
@@ -27,7 +28,12 @@ export function renderTerminal(result: Result): string {
     ...result.thresholds.map(
       ({ verdict, expression, shown }) => `${verdict === 'met' ? '✔' : '✘'} ${expression}: ${shown}`,
     ),
-    ...result.errors.slice(0, 10).map((error) => `  ${error.count} × ${error.code} (${error.outcome})`),
+    ...result.errors
+      .slice(0, 10)
+      .map(
+        (error) =>
+          `  ${error.count} × ${error.code} (${error.outcome})${error.firstDetail === '' ? '' : `, first: ${visibleText(error.firstDetail, { lines: 'one' })}`}`,
+      ),
     ...caveats(result).map((note) => `note: ${note}`),
     result.verdict.isPassed
       ? 'PASSED'

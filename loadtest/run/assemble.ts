@@ -26,6 +26,7 @@ export interface Gathered {
   readonly resources: readonly ResourceSample[];
   readonly checks: readonly CheckReport[];
   readonly leaks: LeakReport | null;
+  readonly backgroundFailures: readonly string[];
   readonly cpuMs: number;
   readonly eventLoopUtilization: number;
   readonly overhead: Overhead;
@@ -107,6 +108,7 @@ function judge(
     reasons.push(...judgeGenerator(schedule, gathered.plan.limits));
   }
   if (counters.sent > 0 && outcomes.ok + outcomes.refused === 0) reasons.push('no request was answered');
+  for (const failure of gathered.backgroundFailures) reasons.push(`beside the schedule: ${failure}`);
   for (const check of gathered.checks) {
     if (check.violations > 0) {
       const [first] = check.samples;

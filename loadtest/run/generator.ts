@@ -1,17 +1,23 @@
-import type { CheckReport } from '../check/check.ts';
+import { type CheckReport, mergeReports } from '../check/check.ts';
 import { canaryOf, probeId } from '../check/probe.ts';
+import { createSessionChecks } from '../check/session-checks.ts';
 import { type CheckSuite, createCheckSuite } from '../check/suite.ts';
 import { driveClosedLoop } from '../driver/closed-loop.ts';
 import type { Exchange } from '../driver/exchange.ts';
 import { type ClosableLauncher, createHttpLauncher } from '../driver/http-launcher.ts';
-import { driveOpenLoop } from '../driver/open-loop.ts';
+import { driveOpenLoop, type LaunchedArrival } from '../driver/open-loop.ts';
 import { createPacer } from '../driver/pacer.ts';
 import { createTransport } from '../driver/transport.ts';
 import type { RawSink } from '../record/raw.ts';
 import { Recorder, type RecordingSnapshot } from '../record/recorder.ts';
-import type { Scenario } from '../scenario/define.ts';
+import type { Scenario, Session } from '../scenario/define.ts';
 import { createSessionConnections } from '../scenario/session-http.ts';
-import { createSessionLauncher } from '../scenario/session-launcher.ts';
+import {
+  createSessionLauncher,
+  openSession,
+  type SessionDeps,
+  type SessionOptions,
+} from '../scenario/session-launcher.ts';
 import { createRandom } from '../schedule/random.ts';
 import { type ArrivalSource, createProfileSource, type Shard } from '../schedule/source.ts';
 import { createTargeting } from '../schedule/targets.ts';
@@ -24,6 +30,8 @@ export interface GeneratorResult {
   readonly checks: readonly CheckReport[];
   /** Random bytes seen, to be compared with those of the other generators. */
   readonly fingerprints: BigUint64Array;
+  /** Why the scenario's background work failed; `null` when it didn't or has none. */
+  readonly backgroundFailure: string | null;
   /** CPU time of the whole process while it generated, milliseconds. */
   readonly cpuMs: number;
   /** Share of the time in which the event loop was busy, 0–1. */
@@ -74,61 +82,96 @@ export async function generate(
   const connection = { origin, maxConnections: plan.maxInFlight, timeoutMs: plan.timeoutMs };
 
   await using stack = new AsyncDisposableStack();
-  let launcher: ClosableLauncher;
-  if (deps.scenario.kind === 'requests') {
-    const requestFor = deps.scenario.prepare({
-      options: deps.scenario.options.parse(plan.scenarioOptions),
-      templates: plan.templates,
-      headersFor: tenants.headersFor,
-      queryFor: plan.probe
-        ? (arrival) =>
-            `?probe=${probeId(runId, arrival.sequence)}${arrival.workMs > 0 ? `&workMs=${Math.round(arrival.workMs)}` : ''}`
-        : () => '',
-    });
-    launcher = createHttpLauncher({
-      transport: stack.use(createTransport({ ...connection, now })),
-      now,
-      keepsBody: checks.readsBodies,
-      requestFor,
-      record(exchange) {
-        recorder.settled(exchange);
-        checks.examine(exchange);
-        deps.raw?.write(exchange);
-      },
-    });
-  } else {
-    launcher = createSessionLauncher(
-      {
-        connections: stack.use(createSessionConnections(connection)),
-        recorder,
-        now,
-        headersFor: tenants.headersFor,
-        signal: deps.signal,
-      },
-      {
-        scenario: deps.scenario,
-        scenarioOptions: deps.scenario.options.parse(plan.scenarioOptions),
-        templates: plan.templates,
-        seed: plan.seed,
-      },
-    );
-  }
+  const sessionChecks = createSessionChecks();
+  const scenarioOptions = deps.scenario.options.parse(plan.scenarioOptions);
+  const openSessions = (): SessionDeps => ({
+    connections: stack.use(createSessionConnections(connection)),
+    recorder,
+    checks: sessionChecks,
+    now,
+    headersFor: tenants.headersFor,
+    signal: deps.signal,
+  });
+  const sessionOptions: SessionOptions = {
+    steps: deps.scenario.steps ?? [],
+    scenarioOptions,
+    templates: plan.templates,
+    seed: plan.seed,
+    connection: { url: plan.url, ...(plan.apiKeys[0] === undefined ? {} : { apiKey: plan.apiKeys[0] }) },
+  };
+  const launcher =
+    deps.scenario.kind === 'sessions'
+      ? createSessionLauncher(openSessions(), { ...sessionOptions, scenario: deps.scenario })
+      : createHttpLauncher({
+          transport: stack.use(createTransport({ ...connection, now })),
+          now,
+          keepsBody: checks.readsBodies,
+          requestFor: deps.scenario.prepare({
+            options: scenarioOptions,
+            templates: plan.templates,
+            headersFor: tenants.headersFor,
+            queryFor: plan.probe ? (arrival) => probeQuery(runId, arrival) : () => '',
+          }),
+          record(exchange) {
+            recorder.settled(exchange);
+            checks.examine(exchange);
+            deps.raw?.write(exchange);
+          },
+        });
 
   const cpuBefore = process.cpuUsage();
   const loopBefore = performance.eventLoopUtilization();
   const timer = setInterval(() => deps.onProgress(progressOf(recorder, launcher, now())), progressEveryMs);
   stack.defer(() => clearInterval(timer));
+  const background =
+    deps.scenario.kind === 'requests' && deps.scenario.background !== undefined && shard.index === 0
+      ? runBackground(deps.scenario.background, openSessions(), sessionOptions, plan.warmupMs)
+      : Promise.resolve(null);
   await drive(plan, shard, launcher, recorder, now, deps.signal);
   await launcher.idle();
+  const backgroundFailure = await background;
   const cpu = process.cpuUsage(cpuBefore);
-  const { reports, fingerprints } = checks.report();
+  const ofRequests = checks.report();
+  const ofSessions = sessionChecks.report();
   return {
     recording: recorder.snapshot(),
-    checks: reports,
-    fingerprints,
+    checks: mergeReports([
+      ...(deps.scenario.kind === 'requests' ? ofRequests.reports : []),
+      ...ofSessions.reports,
+    ]),
+    fingerprints: deps.scenario.kind === 'requests' ? ofRequests.fingerprints : ofSessions.fingerprints,
+    backgroundFailure,
     cpuMs: (cpu.user + cpu.system) / 1000,
     eventLoopUtilization: performance.eventLoopUtilization(loopBefore).utilization,
   };
+}
+
+const probeQuery = (runId: string, arrival: LaunchedArrival): string =>
+  `?probe=${probeId(runId, arrival.sequence)}${arrival.workMs > 0 ? `&workMs=${Math.round(arrival.workMs)}` : ''}`;
+
+/** The scenario's own work beside the schedule; never rejects. */
+async function runBackground(
+  work: (session: Session<unknown>) => Promise<void>,
+  deps: SessionDeps,
+  options: SessionOptions,
+  warmupMs: number,
+): Promise<string | null> {
+  const { session, cleanUp } = openSession(deps, options, {
+    sequence: -1,
+    target: 0,
+    // Its steps belong to the moment they happen; none is lost to the warm-up.
+    get intendedMs() {
+      return Math.max(warmupMs, deps.now());
+    },
+  });
+  let failure: unknown = null;
+  try {
+    await work(session);
+  } catch (error) {
+    failure = error;
+  }
+  failure ??= await cleanUp();
+  return failure === null ? null : failure instanceof Error ? failure.message : String(failure);
 }
 
 async function drive(

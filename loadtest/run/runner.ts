@@ -112,6 +112,7 @@ export async function run(plan: RunPlan, scenario: Scenario, hooks: RunHooks = {
       resources: sampler?.samples() ?? [],
       checks: mergeChecks(generated, plan.workers),
       leaks,
+      backgroundFailures: generated.map((one) => one.backgroundFailure).filter((failure) => failure !== null),
       cpuMs: generated.reduce((sum, one) => sum + one.cpuMs, 0),
       eventLoopUtilization: Math.max(0, ...generated.map((one) => one.eventLoopUtilization)),
       overhead,
@@ -135,7 +136,7 @@ export function prepareThresholds(plan: RunPlan, scenario: Scenario): Threshold[
   }
   const vocabulary: LabelVocabulary = {
     template: plan.templates,
-    name: scenario.kind === 'sessions' ? scenario.steps : [],
+    name: scenario.steps ?? [],
     check: Object.keys(checkNames),
   };
   const texts = [...(scenario.thresholds?.(parsed.data) ?? []), ...plan.thresholds];

@@ -22,6 +22,10 @@ interface ScenarioBase<Options extends z.ZodType> {
   profile(options: z.output<Options>): ProfileInput;
   /** Gates it comes with; the caller's are added. */
   thresholds?(options: z.output<Options>): readonly string[];
+  /** What of a plan it needs to prove its point, unless the caller says otherwise. */
+  readonly planDefaults?: { readonly leakCheck?: boolean; readonly timeoutMs?: number };
+  /** The step names it may use. */
+  readonly steps?: readonly string[];
 }
 
 /** What a request scenario is given when a generator prepares. */
@@ -39,6 +43,19 @@ export interface RequestScenario<Options extends z.ZodType = z.ZodType> extends 
   readonly kind: 'requests';
   /** Called once per generator; the function it answers makes the request of each arrival. */
   prepare(context: RequestContext<z.output<Options>>): (arrival: LaunchedArrival) => OutgoingRequest;
+  /**
+   * Runs once beside the schedule, in the first generator; a rejection fails the run. It should end with the schedule,
+   * and must end when its signal aborts.
+   */
+  background?(session: Session<z.output<Options>>): Promise<void>;
+}
+
+/** The checks of a session; `where` names the step, `machine` the machine or sandbox. */
+export interface SessionCheck {
+  firstUse(where: string, machine: string, failure: string | null): void;
+  randomBytes(where: string, machine: string, hex: string): void;
+  guestClock(where: string, machine: string, clockMs: number, askedAt: number, answeredAt: number): void;
+  digest(where: string, machine: string, got: string, expected: string): void;
 }
 
 /** What a session can do. One session is one arrival; it ends when `run` settles. */
@@ -50,21 +67,24 @@ export interface Session<Options> {
   /** Drawn from the seed and the sequence, so that a rerun makes the same choices. */
   readonly random: Random;
   readonly signal: AbortSignal;
+  /** The gateway, for what goes through the SDK. */
+  readonly connection: { readonly url: string; readonly apiKey?: string };
   /**
    * Times `work` under a declared step name. A rejection counts with its outcome and is thrown on. `start` says how the
-   * machine came to be where the scenario knows it, such as `forked`.
+   * machine came to be where the scenario knows it, such as `forked`, or reads it off what the work answered.
    */
-  step<T>(name: string, work: () => Promise<T>, start?: StartLabel): Promise<T>;
+  step<T>(name: string, work: () => Promise<T>, start?: StartLabel | ((answer: T) => StartLabel)): Promise<T>;
+  /** Has something checked; a violation fails the run and is shown with this session and `where`. */
+  readonly check: SessionCheck;
   /** Runs when the session ends, last added first; failures of clean-up count as errors. */
   defer(cleanup: () => Promise<void>): void;
   /** Fails the session: what came back is not what must come back. */
-  expect(condition: boolean, detail: string): asserts condition;
+  expect(condition: boolean, detail: string): void;
 }
 
 /** A scripted sequence of requests per arrival. */
 export interface SessionScenario<Options extends z.ZodType = z.ZodType> extends ScenarioBase<Options> {
   readonly kind: 'sessions';
-  /** The step names it may use. */
   readonly steps: readonly string[];
   run(session: Session<z.output<Options>>): Promise<void>;
 }

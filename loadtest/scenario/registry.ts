@@ -1,11 +1,28 @@
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { GatewayError } from '../../sdk/index.ts';
+import { burst, coldVsWarm } from './burst.ts';
 import type { Scenario } from './define.ts';
+import { agentTree, forkFanout, pauseResumeChurn } from './fork-scenarios.ts';
 import { invoke } from './invoke.ts';
+import { overload, soak } from './overload.ts';
+import { publishUnderLoad } from './publish-under-load.ts';
+import { sandboxSession, tti } from './sandbox-session.ts';
 
 /** The scenarios that come with the harness, in the order in which they are listed. */
-export const builtInScenarios: readonly Scenario[] = [invoke];
+export const builtInScenarios: readonly Scenario[] = [
+  invoke,
+  burst,
+  coldVsWarm,
+  publishUnderLoad,
+  overload,
+  soak,
+  tti,
+  sandboxSession,
+  forkFanout,
+  agentTree,
+  pauseResumeChurn,
+] as readonly Scenario[];
 
 /** A built-in by its name, or the default export of a file by its path. Rejects with `invalid_request`. */
 export async function loadScenario(nameOrFile: string): Promise<Scenario> {

@@ -45,8 +45,8 @@ export interface SessionHttp {
 
 /** Connections shared by all sessions of a generator. */
 export interface SessionConnections extends AsyncDisposable {
-  /** HTTP in the name of one tenant, cancelled by `signal`. */
-  as(headers: readonly string[], signal: AbortSignal): SessionHttp;
+  /** HTTP in the name of one tenant. */
+  as(headers: readonly string[]): SessionHttp;
 }
 
 /** Opens connections to one origin; `timeoutMs` limits each request. */
@@ -64,7 +64,7 @@ export function createSessionConnections(options: {
     maxResponseSize: maxAnswerBytes,
   });
   return {
-    as: (own, signal) => ({
+    as: (own) => ({
       async send(request) {
         const limit = AbortSignal.timeout(options.timeoutMs);
         const headers = { ...pairs(own), ...request.headers };
@@ -75,7 +75,7 @@ export function createSessionConnections(options: {
             path: request.path,
             headers,
             body: request.json === undefined ? (request.bytes ?? null) : JSON.stringify(request.json),
-            signal: AbortSignal.any([signal, limit]),
+            signal: limit,
           });
           const bytes = Buffer.from(await answer.body.arrayBuffer());
           return accepted(request, answer.statusCode, answer.headers, bytes);

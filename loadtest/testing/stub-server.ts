@@ -4,6 +4,8 @@ import type { AddressInfo } from 'node:net';
 
 /** Answers one request; what it leaves open the stub never answers. */
 export type StubHandler = (request: IncomingMessage, response: ServerResponse) => void;
+/** Answers a path under `/v1` and says `true`, or leaves it to the stub's 404. */
+export type StubApi = (request: IncomingMessage, response: ServerResponse) => boolean;
 
 /** A server with known behaviour on a port of the OS's choice. `dispose` drops open connections. */
 export interface StubServer extends AsyncDisposable {
@@ -13,11 +15,14 @@ export interface StubServer extends AsyncDisposable {
 }
 
 /** Starts a stub; `/healthz` answers 200 and `/v1/…` 404, so that it looks like a server without a node API. */
-export async function startStub(handler: StubHandler): Promise<StubServer> {
+export async function startStub(handler: StubHandler, api: StubApi = () => false): Promise<StubServer> {
   let received = 0;
   const server = createServer((request, response) => {
     if (request.url === '/healthz') return response.writeHead(200).end();
-    if (request.url?.startsWith('/v1/')) return response.writeHead(404).end();
+    if (request.url?.startsWith('/v1/')) {
+      if (!api(request, response)) response.writeHead(404).end();
+      return;
+    }
     received += 1;
     handler(request, response);
   });

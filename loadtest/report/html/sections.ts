@@ -123,7 +123,7 @@ function tables(result: Result): string {
       ? details(
           'Errors',
           table(
-            ['code', 'outcome', 'count', 'first request', 'at', 'status'],
+            ['code', 'outcome', 'count', 'first request', 'at', 'status', 'detail'],
             result.errors.map((one) => [
               one.code,
               one.outcome,
@@ -131,6 +131,7 @@ function tables(result: Result): string {
               `#${one.firstSequence}`,
               formatMs(one.firstAtMs),
               String(one.firstStatus),
+              one.firstDetail,
             ]),
           ),
         )
