@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { Command } from 'commander';
@@ -83,6 +84,11 @@ test('wrong usage is exit code 2 and goes to stderr', async (context) => {
     assert.equal(stdout, '');
     assert.notEqual(stderr, '');
   }
+});
+
+test('the version is that of the package', async (context) => {
+  const { version } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
+  assert.equal((await run(context, ['--version'])).stdout, `${version}\n`);
 });
 
 test('a mistyped command gets a suggestion', async (context) => {

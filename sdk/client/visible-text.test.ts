@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { visibleText } from './visible-text.ts';
 
 test('an ANSI sequence from a guest is spelled out instead of being obeyed', () => {
@@ -25,4 +26,19 @@ test('characters that reorder or hide text are spelled out', () => {
 test('ordinary text in any script passes unchanged', () => {
   const text = 'Grüße, 世界 👋🏽 – naïve';
   assert.equal(visibleText(text, { lines: 'one' }), text);
+});
+
+test('whatever a guest prints, what is shown has no control character but newline and tab, and one line has none', () => {
+  const unit = fc.oneof(
+    fc.string({ unit: 'binary' }),
+    fc.constantFrom('\x1b[2J', '\r\n', '\x9b', '\u2028', '\u202e'),
+  );
+  fc.assert(
+    fc.property(fc.array(unit, { maxLength: 20 }), (parts) => {
+      const text = parts.join('');
+      assert.doesNotMatch(visibleText(text), /(?![\n\t])\p{Cc}|\p{Zl}|\p{Zp}/u);
+      assert.doesNotMatch(visibleText(text, { lines: 'one' }), /\p{Cc}|\p{Zl}|\p{Zp}/u);
+      assert.equal(visibleText(visibleText(text)), visibleText(text));
+    }),
+  );
 });
