@@ -36,8 +36,10 @@ export function samplesNeeded(percentile: number): number {
 /** Durations in an HDR histogram. Merged, never averaged. Memory is bounded by its digits, whatever the count. */
 export class Durations {
   private readonly histogram: Histogram;
-  /** Sum of everything recorded, so that the mean carries no bucket error. */
+  /** Kept beside the buckets, so that mean and extremes carry no bucket error, also after a merge. */
   private sumMs = 0;
+  private leastMs = Number.POSITIVE_INFINITY;
+  private mostMs = Number.NEGATIVE_INFINITY;
 
   constructor(digits: Digits = 3, histogram?: Histogram) {
     this.histogram =
@@ -65,7 +67,10 @@ export class Durations {
   record(ms: number): void {
     const us = Math.min(ceilingUs, Math.max(0, Math.round(ms * 1000)));
     this.histogram.recordValue(us);
-    this.sumMs += us / 1000;
+    const recordedMs = us / 1000;
+    this.sumMs += recordedMs;
+    if (recordedMs < this.leastMs) this.leastMs = recordedMs;
+    if (recordedMs > this.mostMs) this.mostMs = recordedMs;
   }
 
   merge(other: Durations): void {
@@ -73,18 +78,17 @@ export class Durations {
     // The library's `add` declares its own kind of histogram; both sides are built above.
     (this.histogram as unknown as { add(other: Histogram): void }).add(other.histogram);
     this.sumMs += other.sumMs;
+    this.leastMs = Math.min(this.leastMs, other.leastMs);
+    this.mostMs = Math.max(this.mostMs, other.mostMs);
   }
 
   /** The value at a percentile from 0 to 100, whatever the sample count; `NaN` when empty. */
   percentileMs(percentile: number): number {
     if (this.count === 0) return Number.NaN;
-    if (percentile <= 0) {
-      // The library keeps the least value above zero apart from zeros.
-      return this.histogram.getValueAtPercentile(0) === 0 ? 0 : this.histogram.minNonZeroValue / 1000;
-    }
-    return percentile >= 100
-      ? this.histogram.maxValue / 1000
-      : this.histogram.getValueAtPercentile(percentile) / 1000;
+    if (percentile <= 0) return this.leastMs;
+    if (percentile >= 100) return this.mostMs;
+    // A bucket's value may lie a little beyond what was recorded in it.
+    return Math.min(this.mostMs, this.histogram.getValueAtPercentile(percentile) / 1000);
   }
 
   /** {@link percentileMs} rounded to a microsecond, or `null` with fewer samples than {@link samplesNeeded}. */
@@ -109,17 +113,26 @@ export class Durations {
 
   /** Text that {@link Durations.decode} reads back without loss of a bucket. */
   encode(): string {
-    return `${this.sumMs}:${encodeIntoCompressedBase64(this.histogram)}`;
+    return `${this.sumMs},${this.leastMs},${this.mostMs}:${encodeIntoCompressedBase64(this.histogram)}`;
   }
 
   /** Reads {@link encode}'s text; throws a `SyntaxError` on anything else. */
   static decode(text: string): Durations {
     const colon = text.indexOf(':');
-    const sumMs = Number(text.slice(0, colon));
-    if (colon < 1 || !Number.isFinite(sumMs)) throw new SyntaxError('not an encoded histogram');
+    const [sumMs, leastMs, mostMs] = text.slice(0, Math.max(0, colon)).split(',').map(Number);
+    if (
+      sumMs === undefined ||
+      leastMs === undefined ||
+      mostMs === undefined ||
+      Number.isNaN(sumMs + mostMs)
+    ) {
+      throw new SyntaxError('not an encoded histogram');
+    }
     try {
       const durations = new Durations(3, decodeFromCompressedBase64(text.slice(colon + 1), 32));
       durations.sumMs = sumMs;
+      durations.leastMs = leastMs;
+      durations.mostMs = mostMs;
       return durations;
     } catch (cause) {
       throw new SyntaxError('not an encoded histogram', { cause });

@@ -100,7 +100,9 @@ export const resultSchema = z.strictObject({
       metric: z.enum(Object.keys(durationMetrics) as [string, ...string[]]),
       labels: z.record(z.string(), z.string()),
       summary: summarySchema,
-      histogram: z.string().describe('sum in ms, colon, compressed HDR histogram of microseconds in base64'),
+      histogram: z
+        .string()
+        .describe('sum, least and most in ms, a colon, compressed HDR histogram of microseconds in base64'),
     }),
   ),
   timeline: z.strictObject({ intervalMs: ms, points: z.array(timelinePointSchema) }),
