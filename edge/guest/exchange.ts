@@ -1,9 +1,8 @@
-import {
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  constants,
-  type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
+import type {
+  ClientHttp2Session,
+  ClientHttp2Stream,
+  IncomingHttpHeaders,
+  OutgoingHttpHeaders,
 } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { finished, pipeline } from 'node:stream/promises';
@@ -30,14 +29,12 @@ export interface Call {
 }
 
 /**
- * Ends both directions with a reset; what it still says is of no interest. Not `destroy()`: when that happens while Node
- * reads from the session, it sends END_STREAM before the reset.
+ * Ends both directions with a reset; what it still says is of no interest. `isFriendly` resets with code 0: "no longer
+ * needed". By `destroy` alone: Node 24 spins for ever when a stream with a large write under way is `close`d with a code.
  */
-export function cancel(stream: ClientHttp2Stream, code: number = constants.NGHTTP2_CANCEL): void {
+export function cancel(stream: ClientHttp2Stream, isFriendly = false): void {
   stream.on('error', () => {});
-  if (!stream.closed) stream.close(code);
-  // Node destroys a stream without an error only after its `end`, which comes after the last byte was read.
-  stream.resume();
+  stream.destroy(isFriendly ? undefined : new Error('cancelled'));
 }
 
 function open(session: ClientHttp2Session, call: Call): ClientHttp2Stream {

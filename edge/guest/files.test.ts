@@ -91,6 +91,18 @@ describe('writing a file', () => {
     assert.equal(await readFile(`${root}/kept`, 'utf8'), 'as it was');
   });
 
+  it('that is refused while it is still large leaves the channel usable', async () => {
+    const chunks = function* () {
+      for (let i = 0; i < 100; i++) yield Buffer.alloc(1024 * 1024);
+    };
+    const body = Readable.from(chunks());
+    await assert.rejects(channel.writeFile('/proc/absent', body, soon()), is('file_not_found'));
+    assert.equal((await channel.ping(soon())).protocol, 1);
+    assert.ok(body.destroyed);
+    await sleep(50);
+    assert.equal((await channel.ping(soon())).protocol, 1);
+  });
+
   it('where it cannot be says why', async () => {
     await writeFile(`${root}/file`, '');
     const body = Buffer.from('x');

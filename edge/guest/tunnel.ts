@@ -1,4 +1,4 @@
-import { type ClientHttp2Session, type ClientHttp2Stream, constants } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import { Duplex } from 'node:stream';
 import { GatewayError } from '../../sdk/index.ts';
 import { unreachable } from './errors.ts';
@@ -58,7 +58,7 @@ class Tunnel extends Duplex implements SocketManners {
     }
     // undici says "I no longer need it" with this code: the guest's server should see a close, not a reset.
     const isFriendly = error === null || (error as { code?: unknown }).code === 'UND_ERR_INFO';
-    cancel(this.#stream, isFriendly ? constants.NGHTTP2_NO_ERROR : constants.NGHTTP2_CANCEL);
+    cancel(this.#stream, isFriendly);
     done(error);
   }
 

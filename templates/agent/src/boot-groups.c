@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "boot.h"
 #include "cgroup.h"
 #include "log.h"
 
-static const unsigned long long least_reserve = 16ULL << 20, most_reserve = 64ULL << 20;
+/* What functions may not use: a thirty-second of memory, within these bounds. */
+static const unsigned long long least_reserve = 8ULL << 20, most_reserve = 64ULL << 20;
 
 static int open_group(const char *path) {
   if (mkdir(path, 0755) < 0 && errno != EEXIST) boot_fail("control group %s: %s", path, strerror(errno));
@@ -26,15 +26,27 @@ static void set(int fd, const char *file, const char *value) {
   if (!cgroup_write(fd, file, value)) agent_log("control group: %s: %s", file, strerror(errno));
 }
 
-/* A sixteenth of memory stays out of the functions' reach, so that what kills them is their own limit. */
+static unsigned long long available_memory(void) {
+  unsigned long long kib = 0;
+  char line[128];
+  FILE *file = fopen("/proc/meminfo", "re");
+  if (!file) return 0;
+  while (fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %llu", &kib) != 1) continue;
+  fclose(file);
+  return kib * 1024;
+}
+
+/*
+ * Measured from what the kernel left at boot, not from the total: the limit must be met before the machine as a whole runs
+ * out, or every process thrashes instead of one being killed.
+ */
 static void limit_memory(int fd) {
-  struct sysinfo info;
   char limit[24];
-  if (sysinfo(&info) < 0) return;
-  unsigned long long total = (unsigned long long)info.totalram * info.mem_unit, reserve = total / 16;
+  unsigned long long available = available_memory(), reserve = available / 32;
   if (reserve < least_reserve) reserve = least_reserve;
   if (reserve > most_reserve) reserve = most_reserve;
-  snprintf(limit, sizeof limit, "%llu", total - reserve);
+  if (available <= 2 * reserve) return;
+  snprintf(limit, sizeof limit, "%llu", available - reserve);
   set(fd, "memory.max", limit);
 }
 
@@ -54,10 +66,12 @@ static void limit_processes(int fd) {
 void boot_groups(void) {
   int root = open_group("/sys/fs/cgroup"), agent = open_group("/sys/fs/cgroup/agent");
   set(agent, "cgroup.procs", "0");
-  set(root, "cgroup.subtree_control", "+memory +pids");
+  set(root, "cgroup.subtree_control", "+cpu +memory +pids");
   int processes = open_group(BOOT_PROCESS_GROUP);
-  set(processes, "cgroup.subtree_control", "+memory +pids");
+  set(processes, "cgroup.subtree_control", "+cpu +memory +pids");
   set(agent, "memory.min", "8388608");
+  /* Processor time is shared between groups, not tasks: a fork bomb leaves the agent and its neighbours theirs. */
+  set(agent, "cpu.weight", "10000");
   limit_memory(processes);
   limit_processes(processes);
   close(root);
