@@ -4,7 +4,7 @@ import { type Admit, admitAll } from './admission.ts';
 import { BringUp, type Failure } from './bring-up.ts';
 import type { PoolContext } from './context.ts';
 import { Dispatch } from './dispatch.ts';
-import { type MachineEvent, type MachineState, ownedBy } from './machine-state.ts';
+import type { MachineEvent, MachineState } from './machine-state.ts';
 import { guardObserver, type PoolObserver } from './observer.ts';
 import type { CheckedPoolOptions } from './options.ts';
 import { Places } from './places.ts';
@@ -195,7 +195,7 @@ export class PoolEngine {
     if (event.type === 'discard') counters.discarded(event.reason);
     observer.transition({
       digest,
-      machineId: (ownedBy(state) ?? ownedBy(from))?.id ?? null,
+      machineId: slot.machineId,
       from: from.kind,
       to: state.kind,
       event: event.type,

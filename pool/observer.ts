@@ -4,7 +4,7 @@ import type { MachineEvent, MachineStateKind } from './machine-state.ts';
 
 export interface PoolTransition {
   readonly digest: VersionDigest;
-  /** Null while the machine has none yet, or no longer. */
+  /** Null while the VMM is being started. */
   readonly machineId: MachineId | null;
   readonly from: MachineStateKind;
   readonly to: MachineStateKind;

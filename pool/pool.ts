@@ -47,6 +47,13 @@ export class Pool implements AsyncDisposable {
     return this.#engine.context.line.unclaimed;
   }
 
+  /** Leases out and acquires waiting, as a share of what `max` machines can answer at once. */
+  get load(): number {
+    const { context, options } = this.#engine;
+    const places = options.max * (options.reuse === 'never' ? 1 : options.concurrency);
+    return (context.counters.leased + context.line.size) / places;
+  }
+
   get isDraining(): boolean {
     return this.#engine.phase !== 'open';
   }

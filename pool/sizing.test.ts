@@ -23,7 +23,7 @@ test('steady demand asks for what is taken while one machine is made, and a spre
   const decision = sizing.decide(bounds);
   // 10/s × 0.4 s = 4, and √4 on top.
   assert.ok(Math.abs(decision.wanted - 6) < 0.2, `${decision.wanted}`);
-  assert.deepEqual([decision.ready, decision.because], [Math.ceil(decision.wanted), 'demand']);
+  assert.deepEqual([decision.ready, decision.because], [6, 'demand']);
 });
 
 test('a burst raises the size at once, though the long window has hardly noticed', async () => {
@@ -58,10 +58,13 @@ test('a size is never over the ceiling nor under the floor', async () => {
   assert.deepEqual([sizing.decide(bounds).ready, sizing.decide(bounds).because], [1, 'floor']);
 });
 
-test('a call now and then keeps no machine beyond the floor', async () => {
+test('a call now and then makes no machine beyond the floor, two in a row make one', async () => {
   const { clock, sizing } = await underDemand(1 / 60, 600, 400);
-  await clock.advance(30_000);
-  assert.equal(sizing.decide({ floor: 0, ceiling: 9 }).wanted, 0);
+  assert.equal(sizing.decide({ floor: 0, ceiling: 9 }).ready, 0);
+  await clock.advance(1_000);
+  sizing.taken();
+  sizing.taken();
+  assert.equal(sizing.decide({ floor: 0, ceiling: 9 }).ready, 1);
 });
 
 test('every decision can be said in words', async () => {

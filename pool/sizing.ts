@@ -36,13 +36,12 @@ export interface SizingOptions {
   readonly assumedRefillMs?: number;
 }
 
-/** Demand below this many machines is noise, not a reason to keep one. */
-const negligible = 0.05;
-
 /**
  * Little's law gives the machines taken while one replacement is made, m = rate × refill time; arrivals bunch, so the
  * square root of m is held on top (about one standard deviation of a Poisson stream). The higher of two windows
- * counts: the short one sees a burst at once, the long one remembers it.
+ * counts: the short one sees a burst at once, the long one remembers it. The sum is rounded, not raised: raising would
+ * have every single call to a rare template make a machine that nobody takes (in the simulator's day of traffic, 9,500
+ * machines wasted for 0.4 % more hits).
  */
 export function createDemandSizing(deps: { readonly clock: Clock }, options: SizingOptions = {}): Sizing {
   const { shortWindowMs = 5_000, longWindowMs = 60_000, holdMs = 30_000, stepMs = 10_000 } = options;
@@ -78,8 +77,8 @@ export function createDemandSizing(deps: { readonly clock: Clock }, options: Siz
       const longPerSecond = long.perSecond(now);
       const refillMs = refill.value() ?? options.assumedRefillMs ?? 500;
       const mean = (Math.max(shortPerSecond, longPerSecond) * refillMs) / 1000;
-      const wanted = mean < negligible ? 0 : mean + Math.sqrt(mean);
-      const needed = Math.min(ceiling, Math.ceil(wanted));
+      const wanted = mean + Math.sqrt(mean);
+      const needed = Math.min(ceiling, Math.round(wanted));
       const size = Math.min(ceiling, hold(needed, now));
       const because =
         size <= floor ? 'floor' : wanted > ceiling ? 'ceiling' : size > needed ? 'holding' : 'demand';

@@ -1,5 +1,6 @@
 /** One place of a pool's `max`: the machine in it, its state and what hangs on it. */
 
+import type { MachineId } from '../sdk/index.ts';
 import { type MachineEvent, type MachineState, ownedBy, transition } from './machine-state.ts';
 import type { BlankMachine, PoolMachine } from './port.ts';
 import type { PermitRequest } from './semaphore.ts';
@@ -13,6 +14,7 @@ export type SlotTimer = 'idle' | 'lifetime' | 'work';
 
 export class Slot {
   #state: MachineState = { kind: 'spawning' };
+  #machineId: MachineId | null = null;
   readonly #onTransition: TransitionListener;
   /** Waiters this machine is being brought up for. */
   readonly claims = new Set<Waiter>();
@@ -37,6 +39,11 @@ export class Slot {
     return this.#state;
   }
 
+  /** The machine in it, the last one once that has gone; null before there is one. */
+  get machineId(): MachineId | null {
+    return this.#machineId;
+  }
+
   get isEnding(): boolean {
     return this.#state.kind === 'disposing' || this.#state.kind === 'disposed';
   }
@@ -44,6 +51,7 @@ export class Slot {
   apply(event: MachineEvent): void {
     const from = this.#state;
     this.#state = transition(from, event);
+    this.#machineId = ownedBy(this.#state)?.id ?? this.#machineId;
     this.#onTransition(this, from, event);
   }
 
