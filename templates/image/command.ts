@@ -28,6 +28,8 @@ const lineLimit = 1_000;
 const rawLineLimit = 16 * 1024;
 const stdoutLimit = 1 << 20;
 const killDelayMs = 5_000;
+/** How setpriv ends when there is no such program. */
+const missingProgram = 127;
 
 const diskFullPattern = /no space left on device|disk quota exceeded|don't have enough free space/i;
 // Terminal escape sequences and control characters must not reach a reader's terminal.
@@ -84,7 +86,7 @@ export const runCommand: RunCommand = async (file, argv, options) => {
   options.signal.addEventListener('abort', abort, { once: true });
   try {
     const ended = new Promise<{ exitCode: number | null; signalName: string | null }>((resolve, reject) => {
-      child.once('error', reject);
+      child.once('error', (error) => reject(notInstalled('setpriv', error.message)));
       child.once('close', (exitCode, signalName) => resolve({ exitCode, signalName }));
     });
     const [{ exitCode, signalName }] = await Promise.all([
@@ -104,12 +106,7 @@ export const runCommand: RunCommand = async (file, argv, options) => {
         output,
       });
     }
-    if (exitCode === 127 || (exitCode === 1 && /^setpriv: failed to execute/m.test(output))) {
-      throw new GatewayError('host_not_ready', `the program ${file} is missing on this host`, {
-        component: 'templates',
-        output,
-      });
-    }
+    if (exitCode === missingProgram) throw notInstalled(file, output);
     throw new GatewayError('build_failed', `${file} failed (${signalName ?? `exit code ${exitCode}`})`, {
       component: 'templates',
       output,
@@ -119,6 +116,12 @@ export const runCommand: RunCommand = async (file, argv, options) => {
     clearTimeout(killTimer);
   }
 };
+
+const notInstalled = (program: string, output: string): GatewayError =>
+  new GatewayError('host_not_ready', `the program ${program} cannot be started on this host`, {
+    component: 'templates',
+    output,
+  });
 
 /** Maps what file system calls and aborts throw; errors that are ours already pass through. */
 export function toImageError(error: unknown, doing: string): GatewayError {
