@@ -153,6 +153,32 @@ test('a restore that has begun is not cut short by the queue time, but by its ow
   assert.deepEqual(await slow.end(), nothingLeft);
 });
 
+test('time in line for a restore permit is queue time', async () => {
+  const { clock, pool, restores, end } = createWorld({
+    pool: { ready: 0, blank: 0, queue: { depth: 9, timeoutMs: 50 } },
+    concurrentRestores: 1,
+  });
+  let release = () => {};
+  restores.request('live', (free) => {
+    release = free;
+  });
+  const late = assert.rejects(pool.acquire(), { code: 'queue_timeout' });
+  await clock.advance(50);
+  await late;
+  const expired = assert.rejects(pool.acquire({ deadlineMs: 20 }), { code: 'queue_timeout' });
+  await clock.advance(20);
+  await expired;
+  let timing: readonly number[] = [];
+  void pool.acquire().then(({ queueMs, restoreMs }) => {
+    timing = [queueMs, restoreMs];
+  });
+  await clock.advance(40);
+  release();
+  await clock.advance(80);
+  assert.deepEqual(timing, [40, 80]);
+  assert.deepEqual(await end(), nothingLeft);
+});
+
 test('a wake that fails costs only time: the next way is tried, and the machine is discarded', async () => {
   const { pool, take, end } = await filled({ pool: { ready: 1, blank: 1, max: 3 }, source: failing('wake') });
   const lease = await take(2 + 20);

@@ -56,7 +56,10 @@ export class BringUp {
 
   /** T1 → T0, or serving if somebody waits for it by the time a permit is there. */
   restore(slot: Slot, priority: RestorePriority, afterSpawn: boolean): void {
-    if (!afterSpawn) slot.bringUpMs = 0;
+    if (!afterSpawn) {
+      slot.bringUpMs = 0;
+      slot.hasBegun = false;
+    }
     slot.apply({ type: 'enqueue', afterSpawn });
     slot.permit = this.#deps.restores.request(priority, (release) => {
       if (slot.state.kind !== 'queued') return release();
@@ -140,6 +143,7 @@ export class BringUp {
     },
   ): void {
     const { clock } = this.#deps;
+    slot.hasBegun = true;
     const startedAt = clock.monotonic();
     const timeoutMs = this.#deps.timeoutMs();
     const overdue = () => {

@@ -77,10 +77,12 @@ export class Reception {
     }
   }
 
-  /** Refuses those whose queue time is over and who lost the machine that was on its way for them. */
+  /** Refuses those whose queue time is over while nothing has begun for them, or what had begun went to another. */
   refuseOverdue(): void {
+    const { timeoutMs } = this.#pool.options().queue;
     for (const waiter of this.#pool.line) {
-      if (waiter.isOverdue && waiter.claim === null) this.#refuseQueueTimeout(waiter);
+      if (!waiter.isOverdue || waiter.claim?.hasBegun) continue;
+      this.#refuse(waiter, 'queue_timeout', `no machine was free within ${timeoutMs} ms`, waiter.lastError);
     }
   }
 
@@ -136,7 +138,7 @@ export class Reception {
     waiter.cleanups.push(cancelQueueTimer);
     if (request.deadlineMs !== undefined) {
       const expire = () => {
-        const code = waiter.claim === null ? 'queue_timeout' : 'restore_timeout';
+        const code = waiter.claim?.hasBegun ? 'restore_timeout' : 'queue_timeout';
         this.#refuse(waiter, code, `the caller's deadline of ${request.deadlineMs} ms passed in the pool`);
       };
       waiter.cleanups.push(clock.schedule(request.deadlineMs, expire));
@@ -147,11 +149,6 @@ export class Reception {
       signal.addEventListener('abort', leave, { once: true });
       waiter.cleanups.push(() => signal.removeEventListener('abort', leave));
     }
-  }
-
-  #refuseQueueTimeout(waiter: Waiter): void {
-    const { timeoutMs } = this.#pool.options().queue;
-    this.#refuse(waiter, 'queue_timeout', `no machine was free within ${timeoutMs} ms`, waiter.lastError);
   }
 
   #refuse(waiter: Waiter, code: ErrorCode, message: string, cause?: unknown): void {

@@ -26,6 +26,8 @@ export class Slot {
   work: Promise<BlankMachine | PoolMachine | undefined> = Promise.resolve(undefined);
   /** Milliseconds spent on spawning, restoring and waking since it last was a blank or ready. */
   bringUpMs = 0;
+  /** Whether the work for its present bring-up has begun, rather than waiting for a permit. */
+  hasBegun = false;
   /** When it began to serve, and when its last invocation ended; monotonic milliseconds. */
   servingAt = 0;
   idleAt = 0;

@@ -16,7 +16,7 @@ export interface Waiter {
   /** Bring-ups which failed under it. */
   failures: number;
   lastError: unknown;
-  /** Its queue time is over; it lives on only as long as it has a claim. */
+  /** Its queue time is over; it lives on only as long as work for it goes on. */
   isOverdue: boolean;
   readonly resolve: (lease: Lease) => void;
   readonly reject: (error: GatewayError) => void;
