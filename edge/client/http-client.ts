@@ -169,7 +169,7 @@ async function* readLines<T>(
   } catch (thrown) {
     throw thrown instanceof GatewayError ? thrown : lost();
   }
-  throw lost();
+  throw pending === '' ? lost() : unreadable('its last line is not one');
 }
 
 function parsed<T>(schema: z.ZodType<T>, value: unknown): T {
