@@ -1,7 +1,6 @@
 /** Composition root of the all-in-one: gateway and edge in one process, joined by a function call. */
 
-import { dataLayout } from '../edge/index.ts';
-import { openEdge, type StartStep } from '../edge/main.ts';
+import { dataLayout, openEdge, type StartStep } from '../edge/index.ts';
 import { createLog, drainMs, openGateway, type RunningService, type ServiceOptions } from './runtime.ts';
 
 export interface UpOptions extends ServiceOptions {

@@ -97,7 +97,7 @@ Try next:
   curl -H 'Authorization: Bearer ${service.isNewKey ? service.apiKey : '<key>'}' ${service.url}/fn/hello-python/
   ${cli} invoke hello-node -i
   ${cli} ps
-  ${cli} init my-function --runtime python && ${cli} publish my-function`);
+  ${cli} init python my-function && ${cli} publish my-function`);
 }
 
 try {

@@ -8,6 +8,8 @@ import type { VmmProcess } from '../vmm/port.ts';
 
 const serviceId = 'service';
 const serviceTailBytes = 16 * 1024;
+/** Time for the service to handle closed connections, under emulation and load. */
+const serviceNoticeMs = 200;
 
 const toExit = (status: ProcessStatus): GuestExit => ({
   exitCode: status.exitCode,
@@ -109,11 +111,16 @@ export class ChannelBuildMachine implements BuildMachine {
     return this.vmm.consoleTail();
   }
 
-  /** Closes connections and waits until the guest has seen it, so that no half-open socket gets into a snapshot. */
-  protected async closeConnections(): Promise<void> {
-    await Promise.all([...this.#http.values()].map((http) => http.destroy()));
+  /**
+   * Closes connections and lets the service see it, so that no half-open one gets into a snapshot: every clone would begin
+   * with its reset.
+   */
+  protected async closeConnections(signal: AbortSignal): Promise<void> {
+    await Promise.all([...this.#http.values()].map((http) => http.close()));
     this.#http.clear();
-    await sleep(50);
+    // The channel keeps order: when this is answered, the agent has closed its sockets.
+    await this.channel.ping({ signal });
+    await sleep(serviceNoticeMs, undefined, { signal });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -87,7 +87,7 @@ class BootedMachine extends ChannelBuildMachine implements BootedTemplate {
 
   async capture({ signal }: { readonly signal: AbortSignal }): Promise<void> {
     const files = filesIn(this.#directory);
-    await this.closeConnections();
+    await this.closeConnections(signal);
     await this.channel.sync({ signal });
     const paused = await this.#running.pause();
     await paused.saveState(files.statePath, { signal });

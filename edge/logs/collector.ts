@@ -29,7 +29,7 @@ export class LogCollector {
   readonly #clock: Clock;
   readonly #options: LogCollectorOptions;
   readonly #live = new EventEmitter<{ line: [Tagged] }>().setMaxListeners(0);
-  readonly #alive = new Set<MachineId>();
+  readonly #alive = new Map<MachineId, Machine>();
 
   constructor(clock: Clock, options: LogCollectorOptions) {
     this.#clock = clock;
@@ -44,7 +44,7 @@ export class LogCollector {
       { directory, machine: machine.id, maxBytes: this.#options.maxBytesPerMachine },
       (line) => this.#live.emit('line', { digest: machine.digest, line }),
     );
-    this.#alive.add(machine.id);
+    this.#alive.set(machine.id, machine);
     const ended = new AbortController();
     const follow = async (stream: 'stdout' | 'stderr', offset: number) => {
       const output = await machine.channel.processOutput('service', stream, {
@@ -72,29 +72,44 @@ export class LogCollector {
     });
   }
 
-  /** History first, then live lines when asked to follow. */
+  /** History first (with the present console of live machines, where wanted), then live lines when asked to follow. */
   async *read(request: LogRequest): AsyncGenerator<LogLine> {
+    const { digests, machine, streams, tail } = request;
     const wanted = (line: LogLine) =>
-      request.streams.includes(line.stream) &&
-      (request.machine === undefined || line.machine === request.machine);
+      streams.includes(line.stream) && (machine === undefined || line.machine === machine);
     const live = request.follow
       ? on(this.#live, 'line', { signal: request.signal, highWaterMark: followerBacklog })
       : null;
-    for (const digest of request.digests) {
-      const filter = {
-        tail: request.tail,
-        ...(request.machine === undefined ? {} : { machine: request.machine }),
-      };
-      yield* (await readLogs(this.#directoryOf(digest), filter)).filter(wanted);
+    for (const digest of digests) {
+      yield* await readLogs(this.#directoryOf(digest), {
+        streams,
+        tail,
+        ...(machine === undefined ? {} : { machine }),
+      });
+    }
+    if (streams.includes('console')) {
+      for (const one of this.#alive.values()) {
+        if (digests.includes(one.digest) && (machine === undefined || one.id === machine))
+          yield* await this.#consoleOf(one, tail);
+      }
     }
     if (live === null) return;
     try {
       for await (const [{ digest, line }] of live as AsyncIterable<[Tagged]>) {
-        if (request.digests.includes(digest) && wanted(line)) yield line;
+        if (digests.includes(digest) && wanted(line)) yield line;
       }
     } catch (error) {
       if (!request.signal.aborted) throw error;
     }
+  }
+
+  /** A live machine's console is only kept by its VMM's reader; it goes to the log when the machine ends. */
+  async #consoleOf(machine: Machine, tail: number): Promise<LogLine[]> {
+    const text = await machine.consoleTail().catch(() => '');
+    const lines = text.split('\n').filter((line) => line !== '');
+    return lines
+      .slice(Math.max(0, lines.length - tail))
+      .map((line) => ({ at: this.#clock.now(), machine: machine.id, stream: 'console', text: line }));
   }
 
   #directoryOf(digest: VersionDigest): string {

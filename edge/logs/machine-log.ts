@@ -96,26 +96,34 @@ function parseLine(text: string): LogLine | null {
   }
 }
 
+/** What of a version's logs is wanted. */
+export interface LogFilter {
+  readonly machine?: MachineId;
+  readonly streams: readonly LogLine['stream'][];
+  /** Lines per machine, the latest; may be 0. */
+  readonly tail: number;
+}
+
 /** The last `tail` lines of each machine log in a version's directory, in time order. */
 export async function readLogs(
   directory: string,
-  filter: { readonly machine?: MachineId; readonly tail: number },
+  { machine: only, streams, tail }: LogFilter,
 ): Promise<LogLine[]> {
   const names = await readdir(directory).catch(() => []);
   const machines = new Set(names.map((name) => name.split('.')[0] as MachineId));
   const lines: LogLine[] = [];
   for (const machine of machines) {
-    if (filter.machine !== undefined && machine !== filter.machine) continue;
+    if (only !== undefined && machine !== only) continue;
     const path = join(directory, `${machine}${suffix}`);
     const parts = await Promise.all(
       [`${path}.1`, path].map((file) => readFile(file, 'utf8').catch(() => '')),
     );
-    const parsed = parts
+    const wanted = parts
       .join('')
       .split('\n')
       .map(parseLine)
-      .filter((line) => line !== null);
-    lines.push(...parsed.slice(-filter.tail));
+      .filter((line) => line !== null && streams.includes(line.stream)) as LogLine[];
+    lines.push(...wanted.slice(Math.max(0, wanted.length - tail)));
   }
   return lines.sort((a, b) => a.at - b.at);
 }

@@ -176,6 +176,11 @@ export class GuestHttp {
     };
   }
 
+  /** Waits for what is in flight, then closes every connection as a client does that has no more to ask. */
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+
   /** Drops every connection now. */
   async destroy(): Promise<void> {
     await this.#pool.destroy();
