@@ -137,7 +137,6 @@ describe('planning nodes', () => {
         addedWaitP50Ms: 0,
         addedWaitP99Ms: peak > places ? 1_000 : 1,
         peakMachines: Math.min(peak, places),
-        peakMemoryBytes: 0,
         memoryByteHours: 0,
       };
     },

@@ -41,7 +41,6 @@ export interface SimulationReport {
   readonly addedWaitP50Ms: number;
   readonly addedWaitP99Ms: number;
   readonly peakMachines: number;
-  readonly peakMemoryBytes: number;
   readonly memoryByteHours: number;
 }
 

@@ -69,6 +69,7 @@ export function createTenantCheck(
         }
       }
     },
-    report: () => tally.report(tenants < 2 ? 'one tenant only: give a second --key to let bytes cross' : ''),
+    report: () =>
+      tally.report(tenants < 2 ? 'one tenant only: give a second with --tenant-key to let bytes cross' : ''),
   };
 }

@@ -171,6 +171,25 @@ test('plan says so when no simulator is built in', async () => {
   assert.match(stderr, /no pool simulator/);
 });
 
+test('calibrate measures the generator and leaves no process behind', async () => {
+  const { code, stdout } = await loadtest(
+    '',
+    'calibrate',
+    '--rate',
+    '100',
+    '-d',
+    '500ms',
+    '--max-lag',
+    '1m',
+    '--json',
+  );
+  const found = JSON.parse(stdout);
+  // Too few requests for a p99 is not a rate that was reached.
+  assert.equal(code, 99);
+  assert.equal(found.answeredPerSecond, 100);
+  assert.equal(await readFile(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8'), '');
+});
+
 test('every scenario is listed with what it proves', async () => {
   const { stdout } = await loadtest('', 'scenarios', '--json');
   for (const scenario of JSON.parse(stdout)) assert.ok(scenario.proves.length > 20, scenario.name);

@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { calibrateCommand } from './calibrate.ts';
 import { capacityCommand } from './capacity.ts';
 import { compareCommand } from './compare.ts';
 import type { LoadtestDeps } from './context.ts';
@@ -20,5 +21,6 @@ export function loadtestCommand(deps: LoadtestDeps): Command {
     .addCommand(capacityCommand(deps))
     .addCommand(planCommand(deps))
     .addCommand(traceCommand(deps))
-    .addCommand(reportCommand(deps));
+    .addCommand(reportCommand(deps))
+    .addCommand(calibrateCommand(deps));
 }

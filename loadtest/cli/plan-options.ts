@@ -27,6 +27,7 @@ export interface PlanFlags {
   readonly warmup?: number;
   readonly timeout?: number;
   readonly maxInFlight?: number;
+  readonly connections?: number;
   readonly workers?: number;
   readonly repeats?: number;
   readonly rest?: number;
@@ -70,6 +71,11 @@ export function addPlanOptions(command: Command): Command {
     .option('--warmup <time>', 'leave the start out of every figure', duration)
     .option('--timeout <time>', 'limit of a request (default 30s)', duration)
     .option('--max-in-flight <n>', 'open requests of one generator (default 2000)', wholeFrom(1, 20_000))
+    .option(
+      '--connections <n>',
+      'connections of one generator (default: as many as in flight)',
+      wholeFrom(1, 20_000),
+    )
     .option('--workers <n>', 'generator threads (default 1)', wholeFrom(1, 64))
     .option('--repeats <n>', 'run it this often and report the spread', wholeFrom(1, 100))
     .option('--rest <time>', 'pause between repeats (default 1s)', duration)
@@ -117,6 +123,7 @@ export function planFrom(
     ...given('warmupMs', flags.warmup),
     ...given('timeoutMs', flags.timeout ?? scenario.planDefaults?.timeoutMs),
     ...given('maxInFlight', flags.maxInFlight),
+    ...given('maxConnections', flags.connections),
     ...given('workers', flags.workers),
     ...given('repeats', flags.repeats),
     ...given('restMs', flags.rest),

@@ -99,7 +99,10 @@ export function planCommand(deps: LoadtestDeps): Command {
             measured: flags.replayed ? peakOf(measured) : null,
           },
         );
-        await print(deps.stdout, flags.json ? `${JSON.stringify(plan, null, 2)}\n` : describe(plan, flags));
+        await print(
+          deps.stdout,
+          flags.json ? `${JSON.stringify(plan, null, 2)}\n` : describe(plan, flags, node.machineBytes),
+        );
         deps.setExitCode(plan.nodes === null ? loadtestExitCodes.failed : loadtestExitCodes.passed);
       }),
     );
@@ -151,7 +154,7 @@ function peakOf(result: Result | null): MeasuredPeak | null {
   return { machines: max('machines'), memoryBytes: max('memory_pss_bytes') };
 }
 
-function describe(plan: NodePlan, flags: PlanNodeFlags): string {
+function describe(plan: NodePlan, flags: PlanNodeFlags, machineBytes: number): string {
   const { report } = plan;
   const head =
     plan.nodes === null
@@ -166,7 +169,7 @@ function describe(plan: NodePlan, flags: PlanNodeFlags): string {
     : '  Not checked against a measured replay: run `loadtest run --trace` and pass its result with --measured and --replayed.\n';
   return `${head}
 ${report.invocations} invocations, ${report.refused} refused, ${(report.hitRate * 100).toFixed(1)} % met a warm machine, added wait p50 ${formatMs(report.addedWaitP50Ms)}, p99 ${formatMs(report.addedWaitP99Ms)}
-at most ${report.peakMachines} machines holding ${formatBytes(report.peakMemoryBytes)}, ${formatBytes(report.memoryByteHours)} hours
+at most ${report.peakMachines} machines holding ${formatBytes(report.peakMachines * machineBytes)}, over time ${formatBytes(report.memoryByteHours)} hours
 How this was checked:
 ${checks.join('\n')}
 ${unchecked}`;

@@ -79,7 +79,11 @@ export async function generate(
   const tenants = createTenants(plan, runId);
   const checks = createChecks(plan, shard, runId, tenants);
   const origin = new URL(plan.url).origin;
-  const connection = { origin, maxConnections: plan.maxInFlight, timeoutMs: plan.timeoutMs };
+  const connection = {
+    origin,
+    maxConnections: plan.maxConnections ?? plan.maxInFlight,
+    timeoutMs: plan.timeoutMs,
+  };
 
   await using stack = new AsyncDisposableStack();
   const sessionChecks = createSessionChecks();

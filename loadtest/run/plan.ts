@@ -48,6 +48,11 @@ export const runPlanSchema = z.strictObject({
   timeoutMs: z.number().int().min(1).max(3_600_000).default(30_000),
   /** Open requests of one generator; arrivals beyond are dropped and counted. */
   maxInFlight: z.number().int().min(1).max(20_000).default(2_000),
+  /**
+   * Connections of one generator; `null`: as many as may be in flight. Fewer save the cost of opening them at rates of
+   * thousands a second, but a request beyond waits in the client, which shows as service time.
+   */
+  maxConnections: z.number().int().min(1).max(20_000).nullable().default(null),
   /** An arrival later than this is dropped and counted. */
   dropAfterMs: z.number().int().min(1).max(60_000).default(1_000),
   /** Generators, each in a thread of its own when more than one. */

@@ -26,9 +26,13 @@
     },
   };
   const seconds = (value) =>
-    value >= 120
-      ? `${Math.floor(value / 60)}:${String(Math.round(value % 60)).padStart(2, '0')} min`
+    value >= 60
+      ? `${Math.floor(value / 60)}:${String(Math.round(value % 60)).padStart(2, '0')}`
       : `${short(value)} s`;
+  // Steps of a clock, not of ten.
+  const steps = [
+    0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400,
+  ];
   // x counts nines: 0 is the minimum, 1 is p90, 2 is p99.
   const percentile = (nines) =>
     `p${Number((100 * (1 - 10 ** -nines)).toPrecision(Math.max(2, Math.ceil(nines) + 1)))}`;
@@ -84,6 +88,7 @@
       axes: [
         {
           ...axis,
+          incrs: chart.x === 'percentile' ? undefined : steps,
           splits:
             chart.x === 'percentile'
               ? () => [0, 0.30103, 1, 1.30103, 2, 3, 4, 5].filter((nines) => nines <= chart.xs.at(-1) + 0.01)
