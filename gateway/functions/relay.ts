@@ -74,7 +74,8 @@ export function relay(answer: InvokeResponse, response: ServerResponse, context:
     .on('error', stop)
     .on('close', () => {
       // Errors are dear: every answer closes, and nearly all of them are over by then.
-      if (!isOver) stop(new GatewayError('guest_unreachable', 'the function ended in the middle of its answer'));
+      if (!isOver)
+        stop(new GatewayError('guest_unreachable', 'the function ended in the middle of its answer'));
     });
   // A head whose body takes its time must not wait for it; one whose body follows at once goes out in one piece with it.
   setImmediate(() => isOver || sentBytes > 0 || response.destroyed || response.flushHeaders());

@@ -3,6 +3,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import { type Logger, pino } from 'pino';
+import type { EdgeClient } from '../../edge/client/index.ts';
 import { systemClock, type VersionFacts } from '../../sdk/index.ts';
 import { createTemplateRegistry, type TemplateRegistry } from '../../templates/index.ts';
 import { createGateway, type Gateway } from '../gateway.ts';
@@ -17,6 +18,8 @@ export interface HarnessOptions {
   readonly gateway?: GatewayOptionsInput;
   /** Changes the stub before the gateway first speaks to it. */
   readonly beforeStart?: (edge: StubEdge) => void;
+  /** Puts something between gateway and stub. Default: nothing. */
+  readonly reachEdge?: (edge: EdgeClient) => Promise<{ readonly client: EdgeClient } & AsyncDisposable>;
 }
 
 /** Everything a test of the gateway may want to touch. Disposing fails when a connection or an invocation is left. */
@@ -46,9 +49,10 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
   const keys = createKeyStore(db, { clock: systemClock });
   const { key } = keys.create('test');
   const edge = createStubEdge({ port: functionPort });
+  const reached = await options.reachEdge?.(edge);
   const { log, lines, waitFor } = memoryLog();
   const gateway = createGateway(
-    { placement: singleEdge(edge), registry, keys, clock: systemClock, log },
+    { placement: singleEdge(reached?.client ?? edge), registry, keys, clock: systemClock, log },
     gatewayOptionsSchema.parse(options.gateway ?? {}),
   );
   const { port } = await gateway.listen({ host: '127.0.0.1', port: 0 });
@@ -67,6 +71,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
     finished: (count = 1) => waitFor('invocation finished', count),
     async [Symbol.asyncDispose]() {
       await gateway.dispose();
+      await reached?.[Symbol.asyncDispose]();
       edge[Symbol.dispose]();
       functionServer.closeAllConnections();
       await new Promise((resolve) => functionServer.close(resolve));
