@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,14 +51,14 @@ int main(int count, char **arguments)
 {
     if (count != 3)
         return 2;
-    const char *real = getenv("SNAPGATE_MEMORY_FILE"), *name = getenv("SNAPGATE_MEMORY_NAME");
+    const char *real = "/proc/self/fd/3", *name = getenv("SNAPGATE_MEMORY_NAME");
     const char *link = arguments[1], *other = arguments[2];
     use(open(name, O_RDWR), "open by name");
     use(open64(name, O_RDWR | O_CLOEXEC), "open64 by name");
     use(openat(AT_FDCWD, name, O_RDWR), "openat by name");
     use(openat64(AT_FDCWD, name, O_WRONLY | O_CREAT | O_TRUNC, 0600), "openat64 by name, truncating");
     use(__open64_2(name, O_RDWR), "__open64_2 by name");
-    use(open(real, O_RDWR | O_TRUNC), "open by real path, truncating");
+    use(open(real, O_RDWR | O_TRUNC), "open by its descriptor's path, truncating");
     use(open64(link, O_RDWR), "open64 by another link");
     use(open(real, O_RDONLY | O_TRUNC), "open for reading, truncating");
 
@@ -72,6 +73,7 @@ int main(int count, char **arguments)
     expect(pread(file, &first, 1, 0) == 1 && first == 'o', "another file is really shared");
     expect(pwrite(file, "X", 1, 1 << 20) < 0 && errno == EFBIG, "files end at SNAPGATE_FILE_BYTES, without a signal");
 
+    expect(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1, "there are no new privileges");
     struct rlimit core;
     expect(getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 0, "core dumps are off");
     return faults == 0 ? 0 : 1;

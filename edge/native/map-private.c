@@ -1,13 +1,14 @@
 /*
- * LD_PRELOAD shim for clones: gives QEMU the snapshot's memory file read-only and mapped privately, although QEMU asks
- * for a writable, shared mapping (it leaves RAM out of its migration stream only for blocks that it believes shared).
+ * LD_PRELOAD shim of every VMM. QEMU gets its memory file as a descriptor inherited from the edge (SNAPGATE_MEMORY_FD), so
+ * it needs no right to reach or open it, and is told a path below /dev/null (SNAPGATE_MEMORY_NAME) that only this shim can
+ * open: a VMM that runs without the shim fails to start.
  *
- * The file's real path is in SNAPGATE_MEMORY_FILE; QEMU is told SNAPGATE_MEMORY_NAME, a path below /dev/null which only
- * this shim can open. A VMM that runs without the shim therefore fails to start instead of writing into the template.
- * Since the descriptor is read-only, the kernel itself refuses ftruncate, fallocate (punching holes) and write.
+ * Where the descriptor is read-only (clones), the file is mapped privately although QEMU asks for a shared mapping: QEMU
+ * leaves RAM out of its migration stream only for blocks that it believes shared. The kernel itself then refuses
+ * ftruncate, fallocate (punching holes) and write. Where it is writable (a template's own boot), nothing is changed.
  *
- * The shim also takes away core dumps (they would hold guest memory) and bounds every file the VMM may write to
- * SNAPGATE_FILE_BYTES, where given.
+ * The shim also takes away core dumps (they would hold guest memory) and new privileges, and bounds every file that the
+ * VMM may write to SNAPGATE_FILE_BYTES, where given.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,16 +21,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static struct {
     const char *name;
-    const char *path;
+    int file;
+    bool is_private;
     dev_t device;
     ino_t inode;
-} memory;
+} memory = {.file = -1};
 
 static void fail(const char *what)
 {
@@ -37,15 +40,24 @@ static void fail(const char *what)
     _exit(71);
 }
 
-static void limit_files(const char *text)
+/* The number in an environment variable; `absent` when there is none. */
+static unsigned long long number(const char *variable, unsigned long long absent)
 {
+    const char *text = getenv(variable);
+    if (text == NULL)
+        return absent;
     char *end = NULL;
     errno = 0;
-    unsigned long long bytes = strtoull(text, &end, 10);
+    unsigned long long value = strtoull(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0') {
         errno = EINVAL;
-        fail("SNAPGATE_FILE_BYTES");
+        fail(variable);
     }
+    return value;
+}
+
+static void limit_files(unsigned long long bytes)
+{
     struct rlimit file = {.rlim_cur = bytes, .rlim_max = bytes};
     if (setrlimit(RLIMIT_FSIZE, &file) != 0)
         fail("limit file size");
@@ -56,43 +68,47 @@ static void limit_files(const char *text)
 __attribute__((constructor)) static void prepare(void)
 {
     struct rlimit none = {0, 0};
-    if (setrlimit(RLIMIT_CORE, &none) != 0)
-        fail("forbid core dumps");
-    const char *bytes = getenv("SNAPGATE_FILE_BYTES");
-    if (bytes != NULL)
-        limit_files(bytes);
+    if (setrlimit(RLIMIT_CORE, &none) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        fail("give up privileges");
+    if (getenv("SNAPGATE_FILE_BYTES") != NULL)
+        limit_files(number("SNAPGATE_FILE_BYTES", 0));
     memory.name = getenv("SNAPGATE_MEMORY_NAME");
-    memory.path = getenv("SNAPGATE_MEMORY_FILE");
-    if (memory.path == NULL)
+    if (memory.name == NULL)
         return;
+    memory.file = (int)number("SNAPGATE_MEMORY_FD", 0);
     struct stat found;
-    if (stat(memory.path, &found) != 0)
-        fail(memory.path);
+    int flags = fcntl(memory.file, F_GETFL);
+    if (flags < 0 || fstat(memory.file, &found) != 0)
+        fail("the memory file");
     if (!S_ISREG(found.st_mode)) {
         errno = EINVAL;
-        fail(memory.path);
+        fail("the memory file");
     }
+    memory.is_private = (flags & O_ACCMODE) == O_RDONLY;
     memory.device = found.st_dev;
     memory.inode = found.st_ino;
 }
 
-static bool is_memory(const struct stat *file)
+/* True for the file that must stay as it is. */
+static bool is_template(const struct stat *file)
 {
-    return memory.path != NULL && file->st_dev == memory.device && file->st_ino == memory.inode;
+    return memory.is_private && file->st_dev == memory.device && file->st_ino == memory.inode;
 }
 
-/* Whatever name the memory file goes by, it is opened for reading only. */
-static const char *redirect(int directory, const char *path, int *flags)
+static bool is_memory_name(const char *path)
+{
+    return memory.name != NULL && strcmp(path, memory.name) == 0;
+}
+
+/* By whatever name a template's file may be reached, it is opened for reading only. */
+static int allowed_flags(int directory, const char *path, int flags)
 {
     struct stat found;
-    bool is_ours = memory.name != NULL && memory.path != NULL && strcmp(path, memory.name) == 0;
-    if (is_ours)
-        path = memory.path;
-    else if (memory.path != NULL && (*flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
-        is_ours = fstatat(directory, path, &found, 0) == 0 && is_memory(&found);
-    if (is_ours)
-        *flags = (*flags & ~(O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC)) | O_RDONLY;
-    return path;
+    if (!memory.is_private || ((flags & O_ACCMODE) == O_RDONLY && (flags & O_TRUNC) == 0))
+        return flags;
+    if (fstatat(directory, path, &found, 0) != 0 || !is_template(&found))
+        return flags;
+    return (flags & ~(O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC)) | O_RDONLY;
 }
 
 #define NEXT(name, type) \
@@ -118,7 +134,9 @@ typedef void *(*mmap_function)(void *, size_t, int, int, int, off_t);
     {                                                      \
         NEXT(#symbol, open_function);                      \
         CREATION_MODE(flags, mode)                         \
-        path = redirect(AT_FDCWD, path, &flags);           \
+        if (is_memory_name(path))                          \
+            return fcntl(memory.file, F_DUPFD_CLOEXEC, 3); \
+        flags = allowed_flags(AT_FDCWD, path, flags);      \
         return next(path, flags, mode);                    \
     }
 
@@ -127,7 +145,9 @@ typedef void *(*mmap_function)(void *, size_t, int, int, int, off_t);
     {                                                           \
         NEXT(#symbol, openat_function);                         \
         CREATION_MODE(flags, mode)                              \
-        path = redirect(directory, path, &flags);               \
+        if (is_memory_name(path))                               \
+            return fcntl(memory.file, F_DUPFD_CLOEXEC, 3);      \
+        flags = allowed_flags(directory, path, flags);          \
         return next(directory, path, flags, mode);              \
     }
 
@@ -153,7 +173,7 @@ typedef void *(*mmap_function)(void *, size_t, int, int, int, off_t);
         struct stat found;                                                                       \
         int kind = flags & MAP_TYPE;                                                             \
         if (file >= 0 && (kind == MAP_SHARED || kind == MAP_SHARED_VALIDATE) &&                  \
-            fstat(file, &found) == 0 && is_memory(&found))                                       \
+            fstat(file, &found) == 0 && is_template(&found))                                     \
             flags = (flags & ~(MAP_TYPE | MAP_SYNC)) | MAP_PRIVATE | MAP_NORESERVE;              \
         return next(address, length, protection, flags, file, start);                            \
     }

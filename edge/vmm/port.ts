@@ -9,6 +9,11 @@ export interface SnapshotFiles {
   readonly statePath: string;
   /** The frozen disk layer (qcow2) which clones use as their backing file. */
   readonly diskPath: string;
+  /**
+   * Frozen layers below `diskPath`, the nearest first, each a qcow2; none for a template's own. From the manifest, never
+   * from a disk's header: a VMM wrote that.
+   */
+  readonly diskBackingPaths?: readonly string[];
 }
 
 /** What decides the shape of a virtual machine. Part of the fingerprint: a clone must be started with the same. */
@@ -80,6 +85,11 @@ export interface VmmProcess extends AsyncDisposable {
   /** Settles once, when the process ended. Never rejects. */
   readonly exited: Promise<VmmExit>;
   consoleTail(): Promise<string>;
+  /**
+   * Files of the machine's disk which no longer change, between the snapshot's disk and the writable layer, bottom first.
+   * They lie in the machine's directory and go with it: who wants to keep one links it elsewhere.
+   */
+  frozenLayers(): Promise<readonly string[]>;
   /** Replaces the note in the owner record, for example when a blank becomes a sandbox. At most 16 KiB of JSON. */
   annotate(note: unknown): Promise<void>;
   /**
@@ -94,18 +104,30 @@ export interface VmmProcess extends AsyncDisposable {
 /** Device state can be loaded exactly once. */
 export interface BlankVmm extends VmmProcess {
   readonly phase: 'blank';
+  /**
+   * Puts frozen layers (bottom first, on the same filesystem, linked and not copied) between the snapshot's disk and the
+   * machine's own empty layer. At most once.
+   */
+  stackDisk(layers: readonly string[]): Promise<void>;
   /** Feeds the state; afterwards the machine is paused. On failure the VMM is disposed and the error has its last lines. */
   load(statePath: string, options: { readonly signal: AbortSignal }): Promise<PausedVmm>;
 }
 
 export interface RunningVmm extends VmmProcess {
   readonly phase: 'running';
+  /** Makes an empty disk layer ready, so that the next {@link PausedVmm.freezeDisk} is short. Throws `disk_full`; the guest runs on. */
+  prepareFreeze(): Promise<void>;
   pause(): Promise<PausedVmm>;
 }
 
 export interface PausedVmm extends VmmProcess {
   readonly phase: 'paused';
   resume(): Promise<RunningVmm>;
+  /**
+   * Freezes the writable disk layer and goes on in an empty one; before `saveState`. The frozen one is the last of
+   * `frozenLayers` afterwards. Throws `disk_full` or `vmm_failed` with the machine as it was where QEMU refused.
+   */
+  freezeDisk(): Promise<void>;
   /**
    * Saves device state to `statePath`, which must not exist (RAM is not in it: `x-ignore-shared`). The machine stays
    * paused, also when saving failed (`disk_full`, `cancelled`): only a VMM that stops answering is disposed. Once a pause:

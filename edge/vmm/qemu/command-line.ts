@@ -1,9 +1,8 @@
 /**
  * QEMU's command line, as a pure function. A clone's line must describe the very machine of the boot (the device state
- * only loads into the same one); it differs in having no kernel and in waiting for state.
+ * only loads into the same one); it differs in having no kernel, in its disk, and in waiting for state.
  *
- * Everything with a path goes through QEMU's JSON syntax or is a short name in the VMM's own directory, so no path ever
- * meets QEMU's comma syntax.
+ * No path of the host is on it: what the VMM may use lies in its own directory under short names, or is inherited open.
  */
 import type { MachineId } from '../../../sdk/index.ts';
 import type { MachineShape } from '../port.ts';
@@ -22,27 +21,38 @@ export interface Acceleration {
 export const board = 'q35,usb=off,sata=off,smbus=off,vmport=off,smm=off,graphics=off';
 
 export type MachineStart =
-  | {
-      readonly kind: 'boot';
-      readonly memoryPath: string;
-      readonly diskPath: string;
-      readonly kernelPath: string;
-      readonly initrdPath: string;
-      /** Joined with spaces; the guest splits at them. */
-      readonly kernelArgs: readonly string[];
-    }
-  | {
-      readonly kind: 'clone';
-      /** The name which only the mapping shim can open. */
-      readonly memoryName: string;
-    };
+  /** Kernel and initramfs lie in the VMM's directory. The arguments are joined with spaces; the guest splits at them. */
+  | { readonly kind: 'boot'; readonly kernelArgs: readonly string[] }
+  /** Number of frozen disk layers, at least one. */
+  | { readonly kind: 'clone'; readonly diskLayers: number };
+
+/** Files that the VMM inherits open, by the number it gets them under. */
+export const inheritedFiles = {
+  /** RAM: read-only for a clone. Opened through the mapping shim, see `edge/native/map-private.c`. */
+  memory: 3,
+  /** Root file system, read-only. */
+  root: 4,
+  /** A boot's whole disk, writable; or the frozen layers below a clone's own, read-only, from the nearest on. */
+  disk: 5,
+} as const;
+
+/** The path that only the mapping shim can open; without the shim QEMU does not start. */
+export const shimMemoryName = '/dev/null/snapgate-memory';
+
+const rootSet = 1;
+/** Further layers follow. */
+const diskSet = 2;
 
 /** Node name of the writable layer in QEMU's block graph; `blockdev-snapshot-sync` takes it. */
 export const scratchNodeName = 'scratch0';
 /** Also the name under which RAM appears in device state: changing it invalidates snapshots. */
 const memoryId = 'ram0';
 
-const baseKernelArgs = ['console=ttyS0', 'panic=-1', 'quiet'];
+/**
+ * `no_timer_check`: on a busy host an emulated timer misses the kernel's expectations, which then tries interrupt modes
+ * that hang ("8254 timer not connected to IO-APIC", seen under load); KVM guests skip the check by themselves.
+ */
+const baseKernelArgs = ['console=ttyS0', 'panic=-1', 'quiet', 'no_timer_check'];
 
 /** Full argument vector without the binary. Pure; the process must run in the machine's `vmm/` directory. */
 export function commandLine(
@@ -51,15 +61,18 @@ export function commandLine(
   acceleration: Acceleration,
   start: MachineStart,
 ): string[] {
-  const memoryPath = start.kind === 'boot' ? start.memoryPath : start.memoryName;
-  const diskPath = start.kind === 'boot' ? start.diskPath : vmmFileNames.disk;
   return [
     ...processArguments(id, acceleration),
     ...['-machine', `${board},memory-backend=${memoryId},mem-merge=off,dump-guest-core=off`],
     ...['-smp', `cpus=${shape.vcpus},sockets=1,cores=${shape.vcpus},threads=1`],
     ...['-m', `${shape.memoryMiB}M`],
-    ...['-object', json(memoryBackend(memoryPath, shape.memoryMiB))],
-    ...['-blockdev', json(rootBlock(shape.rootPath)), '-blockdev', json(scratchBlock(diskPath))],
+    ...['-object', json(memoryBackend(shape.memoryMiB))],
+    ...['-add-fd', `fd=${inheritedFiles.root},set=${rootSet}`],
+    ...range(start.kind === 'boot' ? 1 : start.diskLayers).flatMap((layer) => [
+      '-add-fd',
+      `fd=${inheritedFiles.disk + layer},set=${diskSet + layer}`,
+    ]),
+    ...['-blockdev', json(rootBlock), '-blockdev', json(scratchBlock(start))],
     ...['-device', json(disk('root', 'root0')), '-device', json(disk('scratch', scratchNodeName))],
     ...['-chardev', `socket,id=agent,path=${vmmFileNames.agent},server=on,wait=off`],
     ...['-device', json({ driver: 'virtio-serial-pci', id: 'serial', max_ports: 2 })],
@@ -89,33 +102,51 @@ function accelArgument(acceleration: Acceleration): string {
 function startArguments(start: MachineStart): string[] {
   if (start.kind === 'clone') return ['-incoming', 'defer'];
   const append = [...baseKernelArgs, ...start.kernelArgs].join(' ');
-  return ['-kernel', start.kernelPath, '-initrd', start.initrdPath, '-append', append];
+  return ['-kernel', vmmFileNames.kernel, '-initrd', vmmFileNames.initrd, '-append', append];
 }
 
 // share=on in both cases: QEMU leaves shared RAM out of the device state. Clones get a private mapping from the shim.
-const memoryBackend = (path: string, memoryMiB: number) => ({
+const memoryBackend = (memoryMiB: number) => ({
   'qom-type': 'memory-backend-file',
   id: memoryId,
   size: memoryMiB * 2 ** 20,
-  'mem-path': path,
+  'mem-path': shimMemoryName,
   share: true,
 });
 
-const rootBlock = (path: string) => ({
-  driver: 'raw',
-  'node-name': 'root0',
-  'read-only': true,
-  file: { driver: 'file', filename: path, 'read-only': true, locking: 'off' },
+const openFile = (set: number, isReadOnly: boolean) => ({
+  driver: 'file',
+  filename: `/dev/fdset/${set}`,
+  'read-only': isReadOnly,
+  locking: 'off',
 });
+
+const rootBlock = { driver: 'raw', 'node-name': 'root0', 'read-only': true, file: openFile(rootSet, true) };
 
 // The guest's flushes are not passed on to the medium: a machine doesn't outlive its host's memory anyway, and what
 // survives (a frozen layer) is synced by whoever publishes it.
-const scratchBlock = (path: string) => ({
+// The chain of layers is said here in full, to its end: what a disk's header says about it came from a VMM.
+const frozenLayers = (set: number, count: number): object | null =>
+  count === 0
+    ? null
+    : {
+        driver: 'qcow2',
+        'read-only': true,
+        file: openFile(set, true),
+        backing: frozenLayers(set + 1, count - 1),
+      };
+
+const scratchBlock = (start: MachineStart) => ({
   driver: 'qcow2',
   'node-name': scratchNodeName,
   discard: 'unmap',
   cache: { direct: false, 'no-flush': true },
-  file: { driver: 'file', filename: path, locking: 'off', discard: 'unmap' },
+  ...(start.kind === 'boot'
+    ? { file: { ...openFile(diskSet, false), discard: 'unmap' }, backing: null }
+    : {
+        file: { driver: 'file', filename: vmmFileNames.disk, locking: 'off', discard: 'unmap' },
+        backing: frozenLayers(diskSet, start.diskLayers),
+      }),
 });
 
 // werror=report: with QEMU's default a full host disk stops the vCPUs for ever, silently; the guest shall see EIO.
@@ -128,4 +159,5 @@ const disk = (id: string, node: string) => ({
   rerror: 'report',
 });
 
+const range = (count: number) => Array.from({ length: count }, (_, index) => index);
 const json = (value: unknown) => JSON.stringify(value);

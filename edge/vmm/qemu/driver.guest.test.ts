@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { copyFile, mkdtemp, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, open, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -140,7 +140,7 @@ describe('the QEMU driver with a real guest', () => {
   });
 
   test('the state of a clone is saved without its memory, and a clone of the clone goes on from there', async () => {
-    const next = snapshotAt(directory, 'next');
+    const next = { ...snapshotAt(directory, 'next'), diskBackingPaths: [base.diskPath] };
     await using clone = await restore(base);
     await waitForCount(clone, captured + 5);
     const paused = await clone.pause();
@@ -194,21 +194,63 @@ describe('the QEMU driver with a real guest', () => {
   });
 
   test('a start that fails carries the words of QEMU and leaves nothing', async () => {
-    const shape = { ...guest.shape, rootPath: join(directory, 'missing.erofs') };
+    const snapshot = { ...base, diskPath: base.statePath };
     await fails(
-      vmm.spawnBlank({ id: newId(), shape, snapshot: base, signal }),
+      vmm.spawnBlank({ id: newId(), shape: guest.shape, snapshot, signal }),
       'vmm_failed',
-      /vmm stderr:\n.*missing\.erofs.*No such file/,
+      /vmm stderr:\n.*Image is not in qcow2 format/,
     );
+    assert.deepEqual(await machinesOnDisk(), []);
+  });
+
+  test('a boot that fails removes the files it had created', async () => {
     const files = snapshotAt(directory, 'failed');
-    await fails(
-      vmm.boot({ ...guest, id: newId(), shape, kernelArgs: [], ...files, signal }),
-      'vmm_failed',
-      /missing\.erofs/,
-    );
+    const shape = { ...guest.shape, rootPath: join(directory, 'missing.erofs') };
+    const boot = vmm.boot({ ...guest, id: newId(), shape, kernelArgs: [], ...files, signal });
+    await assert.rejects(boot, { code: 'snapshot_corrupt', message: /missing\.erofs/ });
     await assert.rejects(stat(files.memoryPath), { code: 'ENOENT' });
     await assert.rejects(stat(files.diskPath), { code: 'ENOENT' });
+    await writeFile(files.diskPath, 'mine');
+    await assert.rejects(
+      vmm.boot({ ...guest, id: newId(), kernelArgs: [], ...files, signal }),
+      (error: unknown) => isGatewayError(error),
+    );
+    assert.equal(
+      await readFile(files.diskPath, 'utf8'),
+      'mine',
+      'what was there before is not ours to remove',
+    );
     assert.deepEqual(await machinesOnDisk(), []);
+  });
+
+  test('each VMM runs confined, as a user of its own, without privileges, secrets or files of others', async () => {
+    await using first = await restore(base);
+    await using second = await restore(base);
+    const facts = async (machine: VmmProcess) => {
+      const proc = `/proc/${machine.pid}`;
+      const status = await readFile(`${proc}/status`, 'utf8');
+      const field = (name: string) => new RegExp(`^${name}:\\s+(\\S+)`, 'm').exec(status)?.[1];
+      const files = await Promise.all(
+        (await readdir(`${proc}/fd`)).map((fd) => readlink(`${proc}/fd/${fd}`).catch(() => '')),
+      );
+      return { field, files, proc };
+    };
+    const [one, two] = [await facts(first), await facts(second)];
+    for (const { field, files, proc } of [one, two]) {
+      assert.equal(field('NoNewPrivs'), '1');
+      assert.equal(field('Seccomp'), '2');
+      const own = files.filter((path) => path.startsWith('/') && !path.startsWith('/dev/'));
+      const allowed = [base.memoryPath, base.diskPath, guest.shape.rootPath];
+      for (const path of own)
+        assert.ok(path.startsWith(runDirectory()) || allowed.includes(path), `${path} is open`);
+      const environment = (await readFile(`${proc}/environ`, 'utf8')).split('\0').filter(Boolean);
+      assert.ok(environment.every((line) => /^(LC_ALL|LD_PRELOAD|SNAPGATE_[A-Z_]+)=/.test(line)));
+      assert.match(await readFile(`${proc}/limits`, 'utf8'), /Max core file size\s+0\s+0/);
+    }
+    if (process.getuid?.() !== 0) return;
+    assert.notEqual(one.field('Uid'), '0');
+    assert.notEqual(one.field('Uid'), two.field('Uid'));
+    assert.equal(one.field('CapEff'), '0000000000000000');
   });
 
   test('a start that is aborted leaves nothing', async () => {
@@ -254,12 +296,12 @@ describe('the QEMU driver with a real guest', () => {
   test('a guest that floods its console fills neither memory nor disk', async () => {
     await using clone = await restore(base);
     await startProgram(clone, guest, 'flood', ['flood']);
-    while (!(await clone.consoleTail()).endsWith('f'.repeat(4000))) await new Promise(setImmediate);
+    while (!(await clone.consoleTail()).includes('f'.repeat(4000))) await new Promise(setImmediate);
     assert.ok((await clone.consoleTail()).length <= 8192);
     const names = await readdir(clone.directory.path, { recursive: true, withFileTypes: true });
     const sizes = await Promise.all(
       names
-        .filter((entry) => entry.isFile() && entry.name !== 'disk.qcow2')
+        .filter((entry) => entry.isFile() && !['disk.qcow2', 'map-private.so'].includes(entry.name))
         .map(async (entry) => (await stat(join(entry.parentPath, entry.name))).size),
     );
     assert.ok(sizes.reduce((sum, size) => sum + size, 0) < 64 * 1024);

@@ -1,5 +1,5 @@
 /** The QEMU driver behind the VMM port. */
-import { mkdir, open, readFile, rm } from 'node:fs/promises';
+import { constants, copyFile, mkdir, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { GatewayError, type MachineId } from '../../../sdk/index.ts';
 import { createOverlay } from '../../disk/qcow2-overlay.ts';
@@ -10,12 +10,18 @@ import { type Acceleration, commandLine, type MachineStart } from './command-lin
 import { fingerprintOf, hasKvmDevice, readHostFacts } from './host-facts.ts';
 import { type Launch, launchDetached } from './launch.ts';
 import { adoptLeftover, findLeftovers, removeLeftover } from './leftovers.ts';
-import { maxRunDirectoryBytes, vmmFileNames } from './machine-files.ts';
-import { type MachineLauncherDeps, shimMemoryName, startMachine } from './machine-launcher.ts';
+import { type MachineFiles, maxRunDirectoryBytes, vmmFileNames } from './machine-files.ts';
+import {
+  type InheritedFile,
+  type MachineLauncherDeps,
+  type MachineStartPlan,
+  startMachine,
+} from './machine-launcher.ts';
 import { prepareMigration } from './migration.ts';
 import { blankVmm, runningVmm } from './phases.ts';
 import { type ProbeGuest, probeBoot } from './probe-boot.ts';
 import type { VmmProcess } from './vmm-process.ts';
+import { canSwitchUser, kvmGroup, userOfMachine } from './vmm-user.ts';
 
 export interface QemuVmmDeps {
   /** Epoch milliseconds. */
@@ -52,6 +58,8 @@ const kvmCpuModel = 'Westmere-v1,enforce';
 /** Everything QEMU can emulate, which depends on QEMU's build alone. */
 const tcgCpuModel = 'max';
 const probeDeadlineMs = 4000;
+/** Each layer costs every read that misses the ones above it; deeper chains are to be folded. */
+const maxDiskLayers = 16;
 
 /** Decides on the accelerator, which may take a probe boot, and answers a driver. Throws `host_not_ready`. */
 export async function createQemuVmm(deps: QemuVmmDeps, options: QemuVmmOptions): Promise<Vmm> {
@@ -66,11 +74,14 @@ export async function createQemuVmm(deps: QemuVmmDeps, options: QemuVmmOptions):
     );
   await requireFile(options.shimPath, 'the mapping shim');
   await mkdir(options.runDirectory, { recursive: true, mode: 0o700 });
+  const group = await kvmGroup();
+  const isUserSwitched = await canSwitchUser(binary, userOfMachine('0'.repeat(20) as MachineId, group));
   const launcher: MachineLauncherDeps = {
     launch: deps.launch ?? launchDetached,
     runDirectory: options.runDirectory,
     shimPath: options.shimPath,
     now: deps.now,
+    userOf: (id) => (isUserSwitched ? userOfMachine(id, group) : null),
   };
   const accelerationOf = (accelerator: 'kvm' | 'tcg'): Acceleration => ({
     accelerator,
@@ -147,18 +158,23 @@ class QemuVmm implements Vmm {
   }
 
   async boot(options: BootOptions): Promise<RunningVmm> {
-    const { shape, memoryPath, diskPath, signal } = options;
-    const { kernelPath, initrdPath, kernelArgs } = options;
+    const { shape, memoryPath, diskPath, kernelArgs, signal } = options;
     const created: string[] = [];
-    const prepare = async () => {
+    const prepare = async (files: MachineFiles) => {
       await createSparse(memoryPath, shape.memoryMiB * 2 ** 20);
       created.push(memoryPath);
       await this.#parts.scratchDisks.create(diskPath, shape.diskMiB, { signal });
       created.push(diskPath);
+      await copyFile(options.kernelPath, files.kernel, constants.COPYFILE_FICLONE);
+      await copyFile(options.initrdPath, files.initrd, constants.COPYFILE_FICLONE);
     };
     try {
-      const start = { kind: 'boot', memoryPath, diskPath, kernelPath, initrdPath, kernelArgs } as const;
-      const machine = await this.#start(options, start, memoryPath, prepare);
+      const inherited = [
+        { path: memoryPath, mode: 'r+' },
+        { path: shape.rootPath, mode: 'r' },
+        { path: diskPath, mode: 'r+' },
+      ] as const;
+      const machine = await this.#start(options, { kind: 'boot', kernelArgs }, inherited, prepare);
       return await machine.step('boot', 'boot the machine', startCodes, async () => {
         await prepareMigration(machine.qmp, signal);
         await machine.qmp.execute('cont', {}, { signal });
@@ -172,15 +188,22 @@ class QemuVmm implements Vmm {
 
   async spawnBlank(options: BlankOptions): Promise<BlankVmm> {
     const { shape, snapshot, signal } = options;
-    const start = { kind: 'clone', memoryName: shimMemoryName } as const;
-    const machine = await this.#start(options, start, snapshot.memoryPath, async (files) => {
-      await createOverlay({
+    const prepare = (files: MachineFiles) =>
+      createOverlay({
         path: files.disk,
         backingPath: snapshot.diskPath,
         backingFormat: 'qcow2',
         virtualMiB: shape.diskMiB,
       });
-    });
+    const layers = [snapshot.diskPath, ...(snapshot.diskBackingPaths ?? [])];
+    if (layers.length > maxDiskLayers)
+      throw new GatewayError('invalid_request', `a disk has more than ${maxDiskLayers} layers`, {
+        component: 'edge',
+      });
+    const readOnly = (path: string) => ({ path, mode: 'r' }) as const;
+    const inherited = [snapshot.memoryPath, shape.rootPath, ...layers].map(readOnly);
+    const start = { kind: 'clone', diskLayers: layers.length } as const;
+    const machine = await this.#start(options, start, inherited, prepare);
     return await machine.step('expectState', 'prepare the VMM', startCodes, async () => {
       await requirePrivateMapping(machine.pid, snapshot.memoryPath);
       await prepareMigration(machine.qmp, signal);
@@ -198,22 +221,15 @@ class QemuVmm implements Vmm {
   #start(
     options: BootOptions | BlankOptions,
     start: MachineStart,
-    memoryPath: string,
-    prepare: Parameters<typeof startMachine>[1]['prepare'],
+    inherited: readonly InheritedFile[],
+    prepare: MachineStartPlan['prepare'],
   ): Promise<VmmProcess> {
     const { launcher, binary, acceleration } = this.#parts;
-    const plan = {
-      id: options.id as MachineId,
-      binary,
-      argv: commandLine(options.id, options.shape, acceleration, start),
-      memoryPath,
-      isMemoryPrivate: start.kind === 'clone',
-      // A qcow2 needs a little more than what it holds.
-      fileBytes: Math.ceil(options.shape.diskMiB * 1.125 + 64) * 2 ** 20,
-      note: options.note,
-      prepare,
-    };
-    return startMachine(launcher, plan, options.signal);
+    const { id, shape, note, signal } = options;
+    const argv = commandLine(id, shape, acceleration, start);
+    // A qcow2 needs a little more than what it holds.
+    const fileBytes = Math.ceil(shape.diskMiB * 1.125 + 64) * 2 ** 20;
+    return startMachine(launcher, { id, binary, argv, inherited, fileBytes, note, prepare }, signal);
   }
 }
 

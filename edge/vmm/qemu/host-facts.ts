@@ -46,8 +46,10 @@ export function fingerprintOf(facts: HostFacts, acceleration: Acceleration): Vmm
 /** Device state loads only into the machine it came from, so every change of the command line must show. */
 function argumentsDigest(acceleration: Acceleration): string {
   const shape = { vcpus: 1, memoryMiB: 256, diskMiB: 1024, rootPath: '/root' };
-  const start = { kind: 'clone', memoryName: '/memory' } as const;
-  const argv = commandLine('0'.repeat(20) as MachineId, shape, acceleration, start);
+  const argv = commandLine('0'.repeat(20) as MachineId, shape, acceleration, {
+    kind: 'clone',
+    diskLayers: 1,
+  });
   return createHash('sha256').update(argv.join('\0')).digest('hex').slice(0, 12);
 }
 

@@ -1,4 +1,4 @@
-/** Starts a VMM process detached from the edge, with nothing inherited but its stderr file. */
+/** Starts a VMM process detached from the edge, with nothing inherited but its stderr and the files meant for it. */
 import { spawn } from 'node:child_process';
 import { open } from 'node:fs/promises';
 import { GatewayError } from '../../../sdk/index.ts';
@@ -6,6 +6,7 @@ import { errnoOf } from './failure.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { childHandle, type ProcessHandle } from './process-handle.ts';
 import { type ProcessIdentity, processStartTime } from './process-table.ts';
+import type { VmmUser } from './vmm-user.ts';
 
 export interface LaunchSpec {
   /** Absolute path of the QEMU binary. */
@@ -14,6 +15,10 @@ export interface LaunchSpec {
   /** The whole environment; nothing of the edge's own is passed on. */
   readonly env: Readonly<Record<string, string>>;
   readonly files: MachineFiles;
+  /** Descriptors of ours that the process gets as 3, 4, …; the caller closes its own. */
+  readonly inherited: readonly number[];
+  /** Whom the process runs as; null: as we do. */
+  readonly user: VmmUser | null;
 }
 
 export interface Launched {
@@ -35,7 +40,8 @@ export const launchDetached: Launch = async (spec) => {
     cwd: spec.files.vmmDirectory,
     env: spec.env,
     detached: true,
-    stdio: ['ignore', 'ignore', stderr.fd],
+    stdio: ['ignore', 'ignore', stderr.fd, ...spec.inherited],
+    ...(spec.user ?? {}),
   });
   const started = Promise.withResolvers<void>();
   child.once('spawn', () => started.resolve());

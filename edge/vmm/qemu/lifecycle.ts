@@ -15,9 +15,11 @@ export type Lifecycle =
 export const steps = {
   boot: { from: 'starting', to: 'running' },
   expectState: { from: 'starting', to: 'blank' },
+  stackDisk: { from: 'blank', to: 'blank' },
   load: { from: 'blank', to: 'paused' },
   resume: { from: 'paused', to: 'running' },
   pause: { from: 'running', to: 'paused' },
+  freezeDisk: { from: 'paused', to: 'paused' },
   saveState: { from: 'paused', to: 'paused' },
   quit: { from: 'paused', to: 'over' },
 } as const satisfies Record<string, { from: Lifecycle['phase']; to: Lifecycle['phase'] }>;

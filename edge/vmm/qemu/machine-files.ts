@@ -9,6 +9,9 @@ export const vmmFileNames = {
   incoming: 'incoming.sock',
   outgoing: 'outgoing.sock',
   disk: 'disk.qcow2',
+  kernel: 'kernel',
+  initrd: 'initrd',
+  shim: 'map-private.so',
 } as const;
 
 /** Paths of one machine as the edge sees them. */
@@ -23,6 +26,9 @@ export interface MachineFiles {
   readonly incomingSocket: string;
   readonly outgoingSocket: string;
   readonly disk: string;
+  readonly kernel: string;
+  readonly initrd: string;
+  readonly shim: string;
 }
 
 /** The layout below `path`. Nothing in it is created. */
@@ -39,6 +45,9 @@ export function machineFiles(path: string): MachineFiles {
     incomingSocket: join(vmmDirectory, vmmFileNames.incoming),
     outgoingSocket: join(vmmDirectory, vmmFileNames.outgoing),
     disk: join(vmmDirectory, vmmFileNames.disk),
+    kernel: join(vmmDirectory, vmmFileNames.kernel),
+    initrd: join(vmmDirectory, vmmFileNames.initrd),
+    shim: join(vmmDirectory, vmmFileNames.shim),
   };
 }
 

@@ -1,27 +1,31 @@
 /** Makes a machine's directory and starts its VMM so that an edge's death at any instant leaves nothing unfindable. */
-import { mkdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { chmod, chown, copyFile, type FileHandle, mkdir, open, readdir, rm } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import { GatewayError, type MachineId, randomName } from '../../../sdk/index.ts';
+import { inheritedFiles, shimMemoryName } from './command-line.ts';
 import { errnoOf, toVmmError } from './failure.ts';
-import type { Launch } from './launch.ts';
-import { type MachineFiles, machineFiles } from './machine-files.ts';
+import type { Launch, Launched } from './launch.ts';
+import { type MachineFiles, machineFiles, vmmFileNames } from './machine-files.ts';
 import { hostBootId, type OwnerRecord, writeOwnerRecord } from './owner-record.ts';
 import { VmmProcess } from './vmm-process.ts';
+import type { VmmUser } from './vmm-user.ts';
 
-/** The path that only the mapping shim can open; without the shim QEMU fails instead of writing into the template. */
-export const shimMemoryName = '/dev/null/snapgate-memory';
+/** A file which the VMM gets open, in the order of `inheritedFiles`. */
+export interface InheritedFile {
+  readonly path: string;
+  readonly mode: 'r' | 'r+';
+}
 
 export interface MachineStartPlan {
   readonly id: MachineId;
   readonly binary: string;
   readonly argv: readonly string[];
-  readonly memoryPath: string;
-  /** True for clones: memory is mapped privately by the shim. */
-  readonly isMemoryPrivate: boolean;
+  /** Memory first; without any the VMM has no memory file. */
+  readonly inherited: readonly InheritedFile[];
   /** Most bytes of any file that the VMM writes. */
   readonly fileBytes: number;
   readonly note: unknown;
-  /** Creates what must be in the directory before the VMM starts. */
+  /** Creates what must be in the directory, or be there to inherit, before the VMM starts. */
   readonly prepare: (files: MachineFiles) => Promise<void>;
 }
 
@@ -30,6 +34,8 @@ export interface MachineLauncherDeps {
   readonly runDirectory: string;
   readonly shimPath: string;
   readonly now: () => number;
+  /** Whom a machine's VMM runs as; null: as we do. */
+  readonly userOf: (id: MachineId) => VmmUser | null;
 }
 
 /**
@@ -51,7 +57,7 @@ export async function startMachine(
     createdAt: deps.now(),
     bootId: await hostBootId(),
     process: null,
-    memoryPath: plan.memoryPath,
+    memoryPath: plan.inherited[0]?.path ?? '',
     note: plan.note ?? null,
   };
   signal.throwIfAborted();
@@ -61,8 +67,7 @@ export async function startMachine(
     await mkdir(files.vmmDirectory, { mode: 0o700 });
     await writeOwnerRecord(files.ownerRecord, record);
     await plan.prepare(files);
-    const env = environment(deps, plan);
-    const launched = await deps.launch({ binary: plan.binary, argv: plan.argv, env, files });
+    const launched = await launchWithFiles(deps, plan, files);
     machine = new VmmProcess(files.path, { ...record, process: launched.identity }, launched.handle);
     await writeOwnerRecord(files.ownerRecord, machine.record);
     await machine.attach(signal);
@@ -89,13 +94,47 @@ async function makeDirectory(path: string): Promise<void> {
   }
 }
 
-function environment(deps: MachineLauncherDeps, plan: MachineStartPlan): Record<string, string> {
-  return {
+async function launchWithFiles(
+  deps: MachineLauncherDeps,
+  plan: MachineStartPlan,
+  files: MachineFiles,
+): Promise<Launched> {
+  const user = deps.userOf(plan.id);
+  // The VMM may not be able to reach our checkout, so it gets its own copy of the shim.
+  await copyFile(deps.shimPath, files.shim);
+  await chmod(files.shim, 0o444);
+  if (user !== null) await giveAway(files.vmmDirectory, user);
+  await using stack = new AsyncDisposableStack();
+  const inherited: number[] = [];
+  for (const { path, mode } of plan.inherited) inherited.push(stack.use(await openInherited(path, mode)).fd);
+  const env = {
     LC_ALL: 'C',
-    LD_PRELOAD: deps.shimPath,
+    LD_PRELOAD: `./${vmmFileNames.shim}`,
     SNAPGATE_FILE_BYTES: String(plan.fileBytes),
-    ...(plan.isMemoryPrivate
-      ? { SNAPGATE_MEMORY_NAME: shimMemoryName, SNAPGATE_MEMORY_FILE: plan.memoryPath }
-      : {}),
+    ...(inherited.length === 0
+      ? {}
+      : { SNAPGATE_MEMORY_NAME: shimMemoryName, SNAPGATE_MEMORY_FD: String(inheritedFiles.memory) }),
   };
+  const { binary, argv } = plan;
+  return await deps.launch({ binary, argv, env, files, inherited, user });
+}
+
+async function openInherited(path: string, mode: InheritedFile['mode']): Promise<FileHandle> {
+  return await open(path, mode).catch((cause: unknown) => {
+    if (errnoOf(cause) !== 'ENOENT') throw cause;
+    throw new GatewayError(
+      'snapshot_corrupt',
+      `${basename(path)}, which the machine is made of, is missing`,
+      {
+        component: 'edge',
+        cause,
+      },
+    );
+  });
+}
+
+/** Makes the VMM's directory and all that was prepared in it the VMM's own. */
+async function giveAway(directory: string, { uid, gid }: VmmUser): Promise<void> {
+  for (const name of await readdir(directory)) await chown(join(directory, name), uid, gid);
+  await chown(directory, uid, gid);
 }

@@ -167,7 +167,8 @@ async function listenOnce(path: string) {
   server.maxConnections = 1;
   await new Promise<void>((done, failed) => {
     server.once('error', failed);
-    server.listen(path, done);
+    // Another user's VMM connects; who may is decided by the directory.
+    server.listen({ path, writableAll: true }, done);
   });
   const drop = () => {
     isDropped = true;

@@ -19,6 +19,7 @@ function common(process: VmmProcess): VmmProcessPort {
     agentSocketPath: process.files.agentSocket,
     exited: process.exited,
     consoleTail: async () => process.consoleTail(),
+    frozenLayers: () => process.disk.frozen(),
     annotate: (note) => process.annotate(note),
     detach: async () => process.detach(),
     dispose: () => process.dispose(),
@@ -31,6 +32,10 @@ export function blankVmm(process: VmmProcess): BlankVmm {
   return {
     ...common(process),
     phase: 'blank',
+    stackDisk: (layers) =>
+      process.step('stackDisk', 'stack the layers of the disk', restoreCodes, () =>
+        process.disk.stack(layers),
+      ),
     load: (statePath, { signal }) =>
       process.step('load', 'restore the machine', restoreCodes, async () => {
         await feedState(process.qmp, process.files.incomingSocket, statePath, signal);
@@ -49,6 +54,7 @@ export function pausedVmm(process: VmmProcess): PausedVmm {
         await process.qmp.execute('cont', {});
         return runningVmm(process);
       }),
+    freezeDisk: () => process.step('freezeDisk', 'freeze the disk', vmmCodes, () => process.disk.freeze()),
     saveState: (statePath, { signal }) =>
       process.step('saveState', 'save the state of the machine', vmmCodes, () => {
         const uri = `unix:${vmmFileNames.outgoing}`;
@@ -69,6 +75,8 @@ export function runningVmm(process: VmmProcess): RunningVmm {
   return {
     ...common(process),
     phase: 'running',
+    prepareFreeze: () =>
+      process.attempt('prepare to freeze the disk', vmmCodes, () => process.disk.prepare()),
     pause: () =>
       process.step('pause', 'pause the machine', vmmCodes, async () => {
         await process.qmp.execute('stop', {});

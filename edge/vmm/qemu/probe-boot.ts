@@ -2,9 +2,11 @@
  * The probe boot: does a stock guest really run under KVM here? `/dev/kvm` existing, opening and creating VMs proves
  * nothing: under some nested, paravirtual KVMs a guest then spins for ever.
  */
+import { copyFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isGatewayError, type MachineId, randomName } from '../../../sdk/index.ts';
 import { type Acceleration, board, processArguments } from './command-line.ts';
+import { vmmFileNames } from './machine-files.ts';
 import { type MachineLauncherDeps, startMachine } from './machine-launcher.ts';
 import type { VmmProcess } from './vmm-process.ts';
 
@@ -44,9 +46,9 @@ export async function probeBoot(deps: MachineLauncherDeps, options: ProbeOptions
       '-m',
       `${probeMemoryMiB}M`,
       '-kernel',
-      guest.kernelPath,
+      vmmFileNames.kernel,
       '-initrd',
-      guest.initrdPath,
+      vmmFileNames.initrd,
     ],
     ...['-append', 'console=ttyS0 panic=-1 loglevel=7'],
   ];
@@ -58,11 +60,13 @@ export async function probeBoot(deps: MachineLauncherDeps, options: ProbeOptions
         id,
         binary: options.binary,
         argv,
-        memoryPath: '',
-        isMemoryPrivate: false,
+        inherited: [],
         fileBytes: 2 ** 20,
         note: { purpose: 'probe' },
-        prepare: async () => {},
+        prepare: async (files) => {
+          await copyFile(guest.kernelPath, files.kernel);
+          await copyFile(guest.initrdPath, files.initrd);
+        },
       },
       AbortSignal.any([signal, AbortSignal.timeout(startDeadlineMs)]),
     );

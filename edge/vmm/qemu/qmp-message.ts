@@ -54,12 +54,39 @@ export const qmpReturns = {
   'migrate-incoming': empty,
   migrate: empty,
   migrate_cancel: empty,
-  'blockdev-snapshot-sync': empty,
+  'blockdev-add': empty,
+  'blockdev-reopen': empty,
+  'blockdev-snapshot': empty,
+  'query-block': z.array(
+    z.object({
+      qdev: z.string().max(1024).optional(),
+      inserted: z.object({ 'node-name': z.string().max(64) }).optional(),
+    }),
+  ),
+  'query-named-block-nodes': z.array(z.object({ 'node-name': z.string().max(64) })),
 } as const;
 export type QmpCommand = keyof typeof qmpReturns;
 export type QmpReturn<C extends QmpCommand> = z.infer<(typeof qmpReturns)[C]>;
 
 type NoArguments = Readonly<Record<string, never>>;
+
+/** A node of the block graph as QAPI's `BlockdevOptions` describes it, as far as layers of a disk need it. */
+export interface BlockNode {
+  readonly driver: 'qcow2';
+  readonly 'node-name'?: string;
+  readonly 'read-only'?: boolean;
+  readonly discard?: 'unmap';
+  readonly cache?: { readonly direct: boolean; readonly 'no-flush': boolean };
+  readonly file: {
+    readonly driver: 'file';
+    readonly filename: string;
+    readonly 'read-only'?: boolean;
+    readonly locking: 'off';
+    readonly discard?: 'unmap';
+  };
+  /** Null: none, whatever the header says. A text: another node's name. */
+  readonly backing: BlockNode | string | null;
+}
 
 /** What each command takes. */
 export interface QmpArguments {
@@ -74,13 +101,11 @@ export interface QmpArguments {
   'migrate-incoming': { readonly uri: string };
   migrate: { readonly uri: string };
   migrate_cancel: NoArguments;
-  'blockdev-snapshot-sync': {
-    readonly 'node-name': string;
-    readonly 'snapshot-file': string;
-    readonly 'snapshot-node-name': string;
-    readonly format: 'qcow2';
-    readonly mode?: 'existing' | 'absolute-paths';
-  };
+  'blockdev-add': BlockNode;
+  'blockdev-reopen': { readonly options: readonly BlockNode[] };
+  'blockdev-snapshot': { readonly node: string; readonly overlay: string };
+  'query-block': NoArguments;
+  'query-named-block-nodes': { readonly flat: true };
 }
 
 /** Data of the events that this driver listens for; all others are dropped unread. */

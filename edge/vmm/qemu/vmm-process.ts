@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type ErrorCode, GatewayError, type MachineId } from '../../../sdk/index.ts';
 import type { VmmExit } from '../port.ts';
 import { type ConsoleReader, connectConsole } from './console-reader.ts';
+import { DiskLayers } from './disk-layers.ts';
 import { errnoOf, toVmmError } from './failure.ts';
 import { begin, finish, type Lifecycle, revert, type Step } from './lifecycle.ts';
 import { type MachineFiles, machineFiles } from './machine-files.ts';
@@ -31,6 +32,7 @@ export class VmmProcess {
   readonly id: MachineId;
   readonly files: MachineFiles;
   readonly exited: Promise<VmmExit>;
+  readonly disk: DiskLayers;
   #record: OwnerRecord;
   #handle: ProcessHandle;
   #lifecycle: Lifecycle = { phase: 'starting' };
@@ -46,6 +48,7 @@ export class VmmProcess {
     this.files = machineFiles(directory);
     this.#record = record;
     this.#handle = handle;
+    this.disk = new DiskLayers(this.files, () => this.qmp);
     this.#stderrTimer = setInterval(() => void boundStderr(this.files.stderr), stderrCheckMs);
     this.#stderrTimer.unref();
     this.exited = handle.ended.then(async ({ exitCode, signalName }) => {
@@ -119,11 +122,23 @@ export class VmmProcess {
     } catch (error) {
       if (error instanceof SaveRefused && this.#lifecycle.phase === 'busy') {
         this.#lifecycle = revert(this.#lifecycle);
-        const lines = { stderr: await stderrTail(this.files.stderr), console: this.consoleTail() };
-        throw toVmmError(error.cause, what, codes, lines);
+        throw toVmmError(error.cause, what, codes, await this.#lastLines());
       }
       throw await this.fail(error, what, codes);
     }
+  }
+
+  /** Does something that leaves the phase as it is and harms nothing when it fails. */
+  async attempt<T>(what: string, codes: FailureCodes, action: () => Promise<T>): Promise<T> {
+    try {
+      return await action();
+    } catch (error) {
+      throw toVmmError(error, what, codes, await this.#lastLines());
+    }
+  }
+
+  async #lastLines() {
+    return { stderr: await stderrTail(this.files.stderr), console: this.consoleTail() };
   }
 
   /** Disposes and answers the error to throw, with the last lines of VMM and guest. */
