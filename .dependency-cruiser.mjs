@@ -14,7 +14,7 @@ export default {
     ...folders.map((from) => ({
       name: `${from}-arrows`,
       severity: 'error',
-      from: { path: `^${from}/`, pathNot: from === 'gateway' ? '^gateway/cli/' : undefined },
+      from: { path: `^${from}/`, pathNot: { gateway: '^gateway/cli/', loadtest: '^loadtest/bench/' }[from] },
       to: { path: folders.filter((f) => f !== from && !allowed[from].includes(f)).map((f) => `^${f}/`) },
     })),
     {

@@ -44,6 +44,7 @@ export const dataLayout = (dataDirectory: string) => ({
   machines: `${dataDirectory}/machines`,
   logs: `${dataDirectory}/logs`,
   node: `${dataDirectory}/node.json`,
+  edgeSocket: `${dataDirectory}/edge.sock`,
   state: `${dataDirectory}/state.db`,
   credentials: `${dataDirectory}/credentials.json`,
 });

@@ -2,3 +2,4 @@
 export { dataLayout, type EdgeConfig, edgeConfigSchema } from './config.ts';
 export type { Edge } from './edge.ts';
 export { type OpenEdgeDeps, openEdge, type StartStep } from './main.ts';
+export { readTlsFiles, type ServeEdgeOptions, serveEdge } from './serve.ts';

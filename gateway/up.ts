@@ -6,6 +6,8 @@ import { createLog, drainMs, openGateway, type RunningService, type ServiceOptio
 export interface UpOptions extends ServiceOptions {
   /** Told of each step of the start. */
   readonly onStep?: StartStep;
+  /** Ends a start that is under way. */
+  readonly signal?: AbortSignal;
   /** pino level. Default `info`. */
   readonly logLevel?: string;
 }
@@ -18,7 +20,7 @@ export async function up(options: UpOptions): Promise<RunningService> {
     {
       log,
       onStep: options.onStep ?? ((title) => log.info({ step: title }, 'starting')),
-      signal: new AbortController().signal,
+      signal: options.signal ?? new AbortController().signal,
     },
     { dataDirectory: options.dataDirectory },
   );

@@ -13,15 +13,6 @@ async function connected({ context, flags, setExitCode }: CommandDeps) {
   return { context, setExitCode, client: () => connect(flags(), context) };
 }
 
-/** `gateway` and `edge` apart need the contract between them over HTTP, which only exists in one process so far. */
-async function apart(): Promise<StartService> {
-  const { GatewayError } = await import('../../sdk/index.ts');
-  throw new GatewayError(
-    'not_supported_yet',
-    'gateway and edge do not run apart yet; `snapgate up` runs both in one process',
-  );
-}
-
 /** A command that runs a composition root, which is only loaded when it does. */
 async function service(
   { context }: CommandDeps,
@@ -52,14 +43,21 @@ export const commandEntries: readonly CommandEntry[] = [
     summary: 'run the front door alone',
     group: serve,
     remote: 'none',
-    load: (deps) => service(deps, 'gateway', 'run the front door alone, until Ctrl-C', apart),
+    load: (deps) =>
+      service(
+        deps,
+        'gateway',
+        'run the front door alone, until Ctrl-C',
+        async () => (await import('../main.ts')).gateway,
+      ),
   },
   {
     name: 'edge',
     summary: 'run a node alone',
     group: serve,
     remote: 'none',
-    load: (deps) => service(deps, 'edge', 'run a node alone, until Ctrl-C', apart),
+    load: (deps) =>
+      service(deps, 'edge', 'run a node alone, until Ctrl-C', async () => (await import('../main.ts')).edge),
   },
   {
     name: 'doctor',

@@ -13,6 +13,8 @@ export interface ServiceOptions {
   readonly dataDirectory: string;
   /** `host:port`. Default: `SNAPGATE_LISTEN`, then the service's own. */
   readonly listen?: string;
+  /** Of a gateway alone: where its edge is. Default: the socket in the data directory. */
+  readonly edge?: string;
   /** pino level. Default: the service's own. */
   readonly logLevel?: string;
   /** Told of each step of the start. */
@@ -22,7 +24,11 @@ export interface ServiceOptions {
 }
 
 /** Starts a service; rejects with `GatewayError` when the host or the configuration does not allow it. */
-export type StartService = (options: ServiceOptions) => Promise<RunningService>;
+export type StartService = (options: ServiceOptions) => Promise<StartedService>;
+
+/** Only a gateway has keys to tell of. */
+type StartedService = Pick<RunningService, 'url' | 'close'> &
+  Partial<Pick<RunningService, 'apiKey' | 'isNewKey'>>;
 
 const logLevels: readonly string[] = ['trace', 'debug', 'info', 'warn', 'error', 'silent'];
 
@@ -34,14 +40,16 @@ interface Deps {
 
 /** One serving command. */
 export function serviceCommand(name: string, description: string, { context, load }: Deps): Command {
-  return new Command(name)
-    .description(description)
+  const command = new Command(name).description(description);
+  if (name === 'gateway')
+    command.option('--edge <address>', "the edge: a socket's absolute path or https://host:port");
+  return command
     .option('--listen <host:port>', 'where to listen (SNAPGATE_LISTEN)')
     .option('--data <directory>', 'data directory (SNAPGATE_DATA)')
     .addOption(
       new Option('--log <level>', 'what goes to stderr as JSON lines (SNAPGATE_LOG)').choices(logLevels),
     )
-    .action(async (flags: { listen?: string; data?: string; log?: string }) => {
+    .action(async (flags: { listen?: string; data?: string; log?: string; edge?: string }) => {
       const listen = flags.listen ?? (context.env.SNAPGATE_LISTEN || undefined);
       if (listen !== undefined && !/^.+:[0-9]{1,5}$/.test(listen)) {
         throw new GatewayError('invalid_request', 'an address to listen on is given as host:port', {
@@ -61,6 +69,7 @@ export function serviceCommand(name: string, description: string, { context, loa
             ? dataDirectories(context)[0]
             : resolve(context.workingDirectory, flags.data),
         ...(listen === undefined ? {} : { listen }),
+        ...(flags.edge === undefined ? {} : { edge: flags.edge }),
         ...(logLevel === undefined ? {} : { logLevel }),
         onStep: (title) => void write(context.stderr, `• ${title}\n`).catch(() => {}),
         signal: context.interrupted,
