@@ -6,6 +6,8 @@ export interface DebianOptions {
   readonly mirror: string | null;
   /** `Acquire::http::Proxy` and the like, taken over from the host's apt by {@link readAptProxies}. */
   readonly aptProxies: readonly AptSetting[];
+  /** Whether `/` is a plain directory instead of a mount, so that the kernel refuses to make mounts private. */
+  readonly isChroot: boolean;
 }
 
 /** One apt setting; neither part holds quotes or blanks. */
@@ -31,25 +33,19 @@ export const buildEnvironment: Readonly<Record<string, string>> = {
 const hastyDpkg = 'force-unsafe-io';
 
 /**
- * Prefix that runs a program in mount, process and IPC namespaces of its own, which the kernel takes down with it:
- * a killed build leaves neither a mount nor a daemon behind.
+ * `unshare` arguments that run a program in mount, process and IPC namespaces of its own, which the kernel takes down
+ * with it: a killed build leaves neither a mount nor a daemon behind.
  */
-const contained = [
-  '--mount',
-  '--pid',
-  '--ipc',
-  '--uts',
-  '--fork',
-  '--kill-child',
-  '--propagation',
-  'private',
+const contained = (propagation: 'private' | 'unchanged'): string[] => [
+  ...['--mount', '--pid', '--ipc', '--uts', '--fork', '--kill-child', '--propagation', propagation],
+  '--mount-proc',
 ];
 
 /** `unshare` arguments that bootstrap `suite` into the empty directory `target`. Package lists stay in it. */
 export function seedCommand(suite: string, target: string, options: DebianOptions): string[] {
   return [
-    ...contained,
-    '--mount-proc',
+    // In a chroot a /proc of our own could show up outside; mmdebstrap takes its own mounts down by itself.
+    ...(options.isChroot ? ['--ipc', '--uts'] : contained('private')),
     'mmdebstrap',
     '--mode=root',
     '--format=directory',
@@ -70,8 +66,8 @@ export function seedCommand(suite: string, target: string, options: DebianOption
 /** `unshare` arguments that install packages with the apt of the tree itself. */
 export function installCommand(tree: string, packages: readonly string[], options: DebianOptions): string[] {
   return [
-    ...contained,
-    '--mount-proc',
+    // In a chroot what is mounted in the tree may show up outside; it is unmounted with the staging directory.
+    ...contained(options.isChroot ? 'unchanged' : 'private'),
     `--root=${tree}`,
     '--wd=/',
     'apt-get',

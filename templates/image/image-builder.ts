@@ -7,6 +7,7 @@ import { type AptSetting, readAptProxies } from './debian.ts';
 import { createImageStore, type StoredImage } from './image-store.ts';
 import { buildInitrd, initrdFileName } from './initrd.ts';
 import { buildKernel, kernelFileName } from './kernel.ts';
+import { readMountPoints } from './mounts.ts';
 import { normaliseRecipe, type RootRecipe, recipeKey } from './recipe.ts';
 import { buildRoot, rootFileName, rootTask } from './root.ts';
 import { ensureSeed, type Seed } from './seed.ts';
@@ -85,7 +86,9 @@ export function createImageBuilder(deps: ImageBuilderDeps, options: ImageBuilder
   async function debian() {
     // Not the caller's signal: the answer is shared. A host whose apt cannot be asked has no proxy to tell of.
     proxies ??= readAptProxies(run, AbortSignal.timeout(10_000)).catch(() => []);
-    return { mirror: options.mirror ?? null, aptProxies: await proxies };
+    const mountPoints = await readMountPoints();
+    const isChroot = mountPoints.length > 0 && !mountPoints.includes('/');
+    return { mirror: options.mirror ?? null, aptProxies: await proxies, isChroot };
   }
 
   async function clearOnce(): Promise<void> {

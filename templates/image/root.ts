@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { RunCommand } from './command.ts';
 import { buildEnvironment, type DebianOptions, installCommand } from './debian.ts';
 import type { ImageContents } from './image-store.ts';
+import { unmountBelow } from './mounts.ts';
 import type { RootRecipe } from './recipe.ts';
 import type { Seed } from './seed.ts';
 import type { OnProgress } from './single-flight.ts';
@@ -50,6 +51,7 @@ export async function buildRoot(
     await run('unshare', installCommand(tree, recipe.packages, options.debian), (line) => {
       if (interestingLine.test(line)) control.onProgress({ task, message: line });
     });
+    await unmountBelow(tree);
     await keepArchives(tree, options.archivesPath);
   }
   const listed = await run('dpkg-query', [

@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { randomName } from '../../sdk/index.ts';
+import { unmountBelow } from './mounts.ts';
 
 /** A directory for something half-made. Removed on disposal unless its content was moved away. */
 export interface StagingDirectory extends AsyncDisposable {
@@ -27,7 +28,10 @@ async function startTicks(pid: number | 'self'): Promise<string | null> {
   }
 }
 
-const removeTree = (path: string): Promise<void> => rm(path, { recursive: true, force: true, maxRetries: 3 });
+async function removeTree(path: string): Promise<void> {
+  await unmountBelow(path);
+  await rm(path, { recursive: true, force: true, maxRetries: 3 });
+}
 
 /** Staging below `parentPath`, which is created with mode 0700 when needed. */
 export function createStaging(parentPath: string): Staging {
