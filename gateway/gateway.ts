@@ -89,7 +89,7 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
     for (const socket of sockets) socket.destroy();
     await Promise.all([stopped, functions.whenIdle()]);
     servers.clear();
-    await serving[Symbol.asyncDispose]();
+    serving[Symbol.dispose]();
   };
 
   return {

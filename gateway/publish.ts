@@ -146,7 +146,7 @@ const isKnown = (registry: TemplateRegistry, template: string, digest: string): 
   registry.template(template)?.history.some((version) => version.digest === digest) ?? false;
 
 /** The edge that builds. */
-export function builder(placement: Placement): EdgeClient {
+function builder(placement: Placement): EdgeClient {
   const [edge] = placement.edges();
   if (edge === undefined) throw new GatewayError('edge_unreachable', 'no node is known');
   return edge;

@@ -10,7 +10,8 @@ import type { Placement } from './placement.ts';
 /** Why versions could not be made ready; empty when all are. */
 export type ServingFailures = ReadonlyMap<VersionDigest, string>;
 
-export interface Serving extends AsyncDisposable {
+/** Disposing stops timers and retries; a declaration under way is the edge's and ends by itself. */
+export interface Serving extends Disposable {
   /** Declares the set again and again, with back-off, until an edge took it. */
   start(): void;
   /** The edges have taken the set at least once. */
@@ -89,6 +90,7 @@ export function createServing(deps: ServingDeps, options: ServingOptions): Servi
   };
 
   const declare = async (): Promise<ServingFailures> => {
+    if (isClosed) throw new GatewayError('draining', 'the gateway is stopping');
     const versions = wanted();
     const failures = new Map<VersionDigest, string>();
     const before = declared;
@@ -198,11 +200,10 @@ export function createServing(deps: ServingDeps, options: ServingOptions): Servi
       }
     },
     syncLater: (delayMs) => later(delayMs, () => retry(0)),
-    async [Symbol.asyncDispose]() {
+    [Symbol.dispose]() {
       isClosed = true;
       for (const cancel of timers) cancel();
       timers.clear();
-      await running;
     },
   };
 }

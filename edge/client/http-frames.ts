@@ -8,7 +8,7 @@ import { GatewayError } from '../../sdk/index.ts';
  * `enough`: the edge reads no more of the request's body. `trailers` and `error` are the last of an answer, `end` of one
  * direction of a tunnel.
  */
-export const frameTypes = { head: 1, data: 2, trailers: 3, error: 4, enough: 5, end: 6 } as const;
+const frameTypes = { head: 1, data: 2, trailers: 3, error: 4, enough: 5, end: 6 } as const;
 export type FrameType = keyof typeof frameTypes;
 
 const headerBytes = 5;

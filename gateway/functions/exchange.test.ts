@@ -331,6 +331,23 @@ test('a body that stalls is ended with 408', async () => {
   assert.equal(parseAnswer(client.received()).status, 408);
 });
 
+test('once the answer has begun, the client may pause its upload for longer', async () => {
+  await using h = await startHarness({
+    listener: (request, response) => {
+      response.write('begun ');
+      request.on('data', (data) => response.write(data)).on('end', () => response.end());
+    },
+    gateway: { timeouts: { uploadIdleMs: 100 } },
+  });
+  using client = await rawConnect(h.port);
+  client.write(post('/fn/open', 'Transfer-Encoding: chunked'));
+  client.write('1\r\na\r\n');
+  await client.until(/begun/);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  client.write('4\r\nlate\r\n0\r\n\r\n');
+  await client.until(/late[\s\S]*0\r\n\r\n$/);
+});
+
 test('query strings and credentials do not reach the log', async () => {
   await using h = await startHarness();
   await fetch(`${h.url}/fn/closed/x?token=topsecret`, {

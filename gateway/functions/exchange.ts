@@ -6,14 +6,14 @@ import type { ConnectionWatch } from '../connections.ts';
 import { toGatewayError } from '../errors.ts';
 import type { GatewayMetrics, Outcome } from '../metrics.ts';
 import { requestIdOf } from '../request-id.ts';
-import { announcedLength, announcesBody, type LingerOptions, sendProblem } from '../respond.ts';
+import { type LingerOptions, sendProblem } from '../respond.ts';
 import type { Admitted } from './admission.ts';
-import { type Drain, drainRequest } from './drain.ts';
 import { peerAddress } from './forwarded.ts';
 import { finishRecord, type InvocationRecord } from './record.ts';
 import { relay } from './relay.ts';
-import { bodyTooLarge, RequestBody } from './request-body.ts';
+import type { RequestBody } from './request-body.ts';
 import type { FunctionRoute } from './route.ts';
+import { Upload } from './upload.ts';
 
 /** Collaborators that all exchanges of a gateway share. */
 export interface ExchangeDeps {
@@ -52,10 +52,8 @@ export class Exchange {
   readonly #abort = new AbortController();
   readonly #stopWatching: () => void;
   readonly #onOver: () => void;
+  readonly #upload: Upload;
   #answer: InvokeResponse | undefined;
-  #body: RequestBody | null = null;
-  #drain: Drain | undefined;
-  #owesContinue: boolean;
   #isHandedOver = false;
   #isOver = false;
 
@@ -65,8 +63,8 @@ export class Exchange {
     this.#options = options;
     this.#incoming = incoming;
     this.#onOver = onOver;
-    this.#owesContinue = incoming.expectsContinue;
-    const { request, response, route } = incoming;
+    const { request, response, route, expectsContinue } = incoming;
+    this.#upload = new Upload(request, response, { ...options, clock: deps.clock, expectsContinue });
     this.record = {
       requestId: requestIdOf(request.headers['x-request-id']),
       method: request.method ?? 'GET',
@@ -103,7 +101,7 @@ export class Exchange {
 
   /** The request can be given to another edge: nobody has taken anything of its body. */
   get isReplayable(): boolean {
-    return !this.#isOver && (this.#body === null || !(this.#body.readableDidRead || this.#body.destroyed));
+    return !this.#isOver && this.#upload.isUntouched;
   }
 
   /**
@@ -111,19 +109,7 @@ export class Exchange {
    * @throws GatewayError `body_too_large` when its announced length is over the limit
    */
   takeBody(admitted: Admitted): RequestBody | null {
-    const { request } = this.#incoming;
-    if (!announcesBody(request)) return null;
-    const limitBytes = admitted.version.definition.limits.bodyBytes;
-    if ((announcedLength(request) ?? 0) > limitBytes) throw bodyTooLarge(limitBytes);
-    const body = new RequestBody(request, {
-      limitBytes,
-      idleMs: this.#options.uploadIdleMs,
-      clock: this.#deps.clock,
-      onWanted: this.#sendContinue,
-    });
-    body.on('error', this.fail).on('close', this.#onBodyClose);
-    this.#body = body;
-    return body;
+    return this.#upload.take(admitted.version.definition.limits.bodyBytes, this.fail);
   }
 
   /** From now on a failure may have had effects in a function. */
@@ -144,11 +130,14 @@ export class Exchange {
       version,
       method: this.record.method,
       mustClose: this.#mustClose(),
-      onHead: () => this.noteHead(answer.status),
+      onHead: () => {
+        this.noteHead(answer.status);
+        this.#upload.answerBegun();
+      },
       onBytes: (count) => {
         this.record.responseBytes += count;
       },
-      onEnd: this.#onAnswerEnd,
+      onEnd: () => this.#upload.answerEnded(),
       onError: this.fail,
     });
   }
@@ -178,7 +167,7 @@ export class Exchange {
     this.record.error = error;
     this.#abort.abort(error);
     this.#answer?.body.destroy();
-    this.#body?.destroy();
+    this.#upload.abandon();
     if (response.headersSent || response.destroyed) {
       breakOff(request, response);
       return;
@@ -194,33 +183,9 @@ export class Exchange {
         ...this.#options,
         clock: this.#deps.clock,
         mustClose: this.#mustClose(),
-        owesContinue: this.#owesContinue,
+        owesContinue: this.#upload.owesContinue,
       },
     );
-  };
-
-  readonly #sendContinue = (): void => {
-    if (!this.#owesContinue || this.#incoming.response.headersSent) return;
-    this.#owesContinue = false;
-    this.#incoming.response.writeContinue();
-  };
-
-  /** The edge has had enough of the body. A client that only reads once it has sent everything must not get stuck. */
-  readonly #onBodyClose = (): void => {
-    const { request, response } = this.#incoming;
-    if (this.record.error !== undefined || this.#isOver || request.complete) return;
-    this.#drain = drainRequest(request, { ...this.#options, clock: this.#deps.clock });
-    if (response.writableEnded) this.#drain.finishWithin();
-    const closeIncomplete = () => request.complete || request.socket.destroy();
-    void this.#drain.done.then(() => {
-      if (response.writableFinished) closeIncomplete();
-      else response.once('finish', closeIncomplete);
-    });
-  };
-
-  readonly #onAnswerEnd = (): void => {
-    this.#body?.destroy();
-    this.#drain?.finishWithin();
   };
 
   readonly #onClientGone = (): void => {
@@ -228,7 +193,7 @@ export class Exchange {
     this.record.error ??= new GatewayError('cancelled', 'the client went away');
     this.#abort.abort(this.record.error);
     this.#answer?.body.destroy();
-    this.#body?.destroy();
+    this.#upload.abandon();
     this.finish();
   };
 
@@ -238,7 +203,7 @@ export class Exchange {
   };
 
   #mustClose(): boolean {
-    return this.#owesContinue || this.#incoming.mustClose === true || this.#deps.isDraining();
+    return this.#upload.owesContinue || this.#incoming.mustClose === true || this.#deps.isDraining();
   }
 
   /** The invocation is over. Idempotent. */
@@ -246,7 +211,8 @@ export class Exchange {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#stopWatching();
-    if (this.#body !== null) this.record.requestBytes = this.#body.receivedBytes;
+    // A tunnel has counted its own.
+    if (this.record.status !== 101) this.record.requestBytes = this.#upload.receivedBytes;
     finishRecord(this.#deps, this.record, this.#outcome());
     this.#onOver();
   }

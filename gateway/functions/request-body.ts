@@ -25,6 +25,7 @@ export class RequestBody extends Readable {
   readonly #options: RequestBodyOptions;
   #isStarted = false;
   #isWanted = false;
+  #isWatched = true;
   #lastByteAt = 0;
   #cancelTimer: () => void = () => {};
 
@@ -32,6 +33,12 @@ export class RequestBody extends Readable {
     super({ highWaterMark: request.readableHighWaterMark });
     this.#request = request;
     this.#options = options;
+  }
+
+  /** Gaps may be as long as they like from here on. */
+  stopIdleWatch(): void {
+    this.#cancelTimer();
+    this.#isWatched = false;
   }
 
   override _read(): void {
@@ -44,7 +51,7 @@ export class RequestBody extends Readable {
     this.#isStarted = true;
     this.#options.onWanted();
     this.#request.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
-    this.#watch(this.#options.idleMs);
+    if (this.#isWatched) this.#watch(this.#options.idleMs);
   }
 
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {

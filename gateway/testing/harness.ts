@@ -9,7 +9,7 @@ import { createTemplateRegistry, type TemplateRegistry } from '../../templates/i
 import { createGateway, type Gateway } from '../gateway.ts';
 import { createKeyStore, type KeyStore } from '../keys/store.ts';
 import { type GatewayOptionsInput, gatewayOptionsSchema } from '../options.ts';
-import { singleEdge } from '../placement.ts';
+import { type Placement, singleEdge } from '../placement.ts';
 import { createStubEdge, type StubEdge } from './stub-edge.ts';
 
 export interface HarnessOptions {
@@ -18,6 +18,8 @@ export interface HarnessOptions {
   readonly gateway?: GatewayOptionsInput;
   /** Changes the stub before the gateway first speaks to it. */
   readonly beforeStart?: (edge: StubEdge) => void;
+  /** Instead of the one stub edge. */
+  readonly placement?: Placement;
   /** Puts something between gateway and stub. Default: nothing. */
   readonly reachEdge?: (edge: EdgeClient) => Promise<{ readonly client: EdgeClient } & AsyncDisposable>;
 }
@@ -52,7 +54,13 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
   const reached = await options.reachEdge?.(edge);
   const { log, lines, waitFor } = memoryLog();
   const gateway = createGateway(
-    { placement: singleEdge(reached?.client ?? edge), registry, keys, clock: systemClock, log },
+    {
+      placement: options.placement ?? singleEdge(reached?.client ?? edge),
+      registry,
+      keys,
+      clock: systemClock,
+      log,
+    },
     gatewayOptionsSchema.parse(options.gateway ?? {}),
   );
   const { port } = await gateway.listen({ host: '127.0.0.1', port: 0 });
@@ -109,7 +117,7 @@ export function newFacts(): VersionFacts {
   };
 }
 
-export async function listen(server: Server): Promise<number> {
+async function listen(server: Server): Promise<number> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return (server.address() as AddressInfo).port;
 }
