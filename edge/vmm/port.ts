@@ -9,11 +9,6 @@ export interface SnapshotFiles {
   readonly statePath: string;
   /** The frozen disk layer (qcow2) which clones use as their backing file. */
   readonly diskPath: string;
-  /**
-   * Frozen layers below `diskPath`, the nearest first, each a qcow2; none for a template's own. From the manifest, never
-   * from a disk's header: a VMM wrote that.
-   */
-  readonly diskBackingPaths?: readonly string[];
 }
 
 /** What decides the shape of a virtual machine. Part of the fingerprint: a clone must be started with the same. */

@@ -22,9 +22,7 @@ export const board = 'q35,usb=off,sata=off,smbus=off,vmport=off,smm=off,graphics
 
 export type MachineStart =
   /** Kernel and initramfs lie in the VMM's directory. The arguments are joined with spaces; the guest splits at them. */
-  | { readonly kind: 'boot'; readonly kernelArgs: readonly string[] }
-  /** Number of frozen disk layers, at least one. */
-  | { readonly kind: 'clone'; readonly diskLayers: number };
+  { readonly kind: 'boot'; readonly kernelArgs: readonly string[] } | { readonly kind: 'clone' };
 
 /** Files that the VMM inherits open, by the number it gets them under. */
 export const inheritedFiles = {
@@ -32,7 +30,7 @@ export const inheritedFiles = {
   memory: 3,
   /** Root file system, read-only. */
   root: 4,
-  /** A boot's whole disk, writable; or the frozen layers below a clone's own, read-only, from the nearest on. */
+  /** A boot's whole disk, writable; or the frozen layer below a clone's own, read-only. */
   disk: 5,
 } as const;
 
@@ -40,7 +38,6 @@ export const inheritedFiles = {
 export const shimMemoryName = '/dev/null/snapgate-memory';
 
 const rootSet = 1;
-/** Further layers follow. */
 const diskSet = 2;
 
 /** Node name of the writable layer in QEMU's block graph; `blockdev-snapshot-sync` takes it. */
@@ -68,10 +65,7 @@ export function commandLine(
     ...['-m', `${shape.memoryMiB}M`],
     ...['-object', json(memoryBackend(shape.memoryMiB))],
     ...['-add-fd', `fd=${inheritedFiles.root},set=${rootSet}`],
-    ...range(start.kind === 'boot' ? 1 : start.diskLayers).flatMap((layer) => [
-      '-add-fd',
-      `fd=${inheritedFiles.disk + layer},set=${diskSet + layer}`,
-    ]),
+    ...['-add-fd', `fd=${inheritedFiles.disk},set=${diskSet}`],
     ...['-blockdev', json(rootBlock), '-blockdev', json(scratchBlock(start))],
     ...['-device', json(disk('root', 'root0')), '-device', json(disk('scratch', scratchNodeName))],
     ...['-chardev', `socket,id=agent,path=${vmmFileNames.agent},server=on,wait=off`],
@@ -125,16 +119,8 @@ const rootBlock = { driver: 'raw', 'node-name': 'root0', 'read-only': true, file
 
 // The guest's flushes are not passed on to the medium: a machine doesn't outlive its host's memory anyway, and what
 // survives (a frozen layer) is synced by whoever publishes it.
-// The chain of layers is said here in full, to its end: what a disk's header says about it came from a VMM.
-const frozenLayers = (set: number, count: number): object | null =>
-  count === 0
-    ? null
-    : {
-        driver: 'qcow2',
-        'read-only': true,
-        file: openFile(set, true),
-        backing: frozenLayers(set + 1, count - 1),
-      };
+// The chain of layers is said here to its end: what a disk's header says about it came from a VMM.
+const frozenLayer = { driver: 'qcow2', 'read-only': true, file: openFile(diskSet, true), backing: null };
 
 const scratchBlock = (start: MachineStart) => ({
   driver: 'qcow2',
@@ -145,7 +131,7 @@ const scratchBlock = (start: MachineStart) => ({
     ? { file: { ...openFile(diskSet, false), discard: 'unmap' }, backing: null }
     : {
         file: { driver: 'file', filename: vmmFileNames.disk, locking: 'off', discard: 'unmap' },
-        backing: frozenLayers(diskSet, start.diskLayers),
+        backing: frozenLayer,
       }),
 });
 
@@ -159,5 +145,4 @@ const disk = (id: string, node: string) => ({
   rerror: 'report',
 });
 
-const range = (count: number) => Array.from({ length: count }, (_, index) => index);
 const json = (value: unknown) => JSON.stringify(value);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { copyFile, mkdtemp, open, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -140,15 +140,17 @@ describe('the QEMU driver with a real guest', () => {
   });
 
   test('the state of a clone is saved without its memory, and a clone of the clone goes on from there', async () => {
-    const next = { ...snapshotAt(directory, 'next'), diskBackingPaths: [base.diskPath] };
+    const next = { ...snapshotAt(directory, 'next'), diskPath: base.diskPath };
     await using clone = await restore(base);
     await waitForCount(clone, captured + 5);
     const paused = await clone.pause();
+    await paused.freezeDisk();
     assert.ok((await paused.saveState(next.statePath, { signal })) < 4 * 2 ** 20);
     await copyMemory(paused, next.memoryPath, guest.shape.memoryMiB);
-    await copyFile(join(paused.directory.path, 'vmm/disk.qcow2'), next.diskPath);
     const at = (await counts(paused)).at(-1) ?? 0;
-    await using child = await restore(next);
+    const blank = await spawnOver(vmm, guest, next);
+    await blank.stackDisk(await paused.frozenLayers());
+    await using child = await (await blank.load(next.statePath, { signal })).resume();
     assert.equal((await waitForCount(child, at + 5))[0], at + 1);
     const resumed = await waitForCount(await paused.resume(), at + 5);
     assert.ok(resumed.includes(at + 1), 'the source goes on as well');

@@ -58,8 +58,6 @@ const kvmCpuModel = 'Westmere-v1,enforce';
 /** Everything QEMU can emulate, which depends on QEMU's build alone. */
 const tcgCpuModel = 'max';
 const probeDeadlineMs = 4000;
-/** Each layer costs every read that misses the ones above it; deeper chains are to be folded. */
-const maxDiskLayers = 16;
 
 /** Decides on the accelerator, which may take a probe boot, and answers a driver. Throws `host_not_ready`. */
 export async function createQemuVmm(deps: QemuVmmDeps, options: QemuVmmOptions): Promise<Vmm> {
@@ -195,15 +193,9 @@ class QemuVmm implements Vmm {
         backingFormat: 'qcow2',
         virtualMiB: shape.diskMiB,
       });
-    const layers = [snapshot.diskPath, ...(snapshot.diskBackingPaths ?? [])];
-    if (layers.length > maxDiskLayers)
-      throw new GatewayError('invalid_request', `a disk has more than ${maxDiskLayers} layers`, {
-        component: 'edge',
-      });
     const readOnly = (path: string) => ({ path, mode: 'r' }) as const;
-    const inherited = [snapshot.memoryPath, shape.rootPath, ...layers].map(readOnly);
-    const start = { kind: 'clone', diskLayers: layers.length } as const;
-    const machine = await this.#start(options, start, inherited, prepare);
+    const inherited = [snapshot.memoryPath, shape.rootPath, snapshot.diskPath].map(readOnly);
+    const machine = await this.#start(options, { kind: 'clone' }, inherited, prepare);
     return await machine.step('expectState', 'prepare the VMM', startCodes, async () => {
       await requirePrivateMapping(machine.pid, snapshot.memoryPath);
       await prepareMigration(machine.qmp, signal);

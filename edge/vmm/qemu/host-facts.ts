@@ -48,7 +48,6 @@ function argumentsDigest(acceleration: Acceleration): string {
   const shape = { vcpus: 1, memoryMiB: 256, diskMiB: 1024, rootPath: '/root' };
   const argv = commandLine('0'.repeat(20) as MachineId, shape, acceleration, {
     kind: 'clone',
-    diskLayers: 1,
   });
   return createHash('sha256').update(argv.join('\0')).digest('hex').slice(0, 12);
 }
