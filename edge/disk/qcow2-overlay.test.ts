@@ -39,6 +39,15 @@ describe('a qcow2 overlay written by us', () => {
     });
   }
 
+  test('without a backing path is sound too, and names nothing below it', async () => {
+    const path = join(directory, 'alone');
+    await createOverlay({ path, virtualMiB: 64 });
+    await run('qemu-img', ['check', '-q', path]);
+    const info = JSON.parse((await run('qemu-img', ['info', '--output=json', path])).stdout);
+    assert.equal(info['virtual-size'], 64 * 2 ** 20);
+    assert.equal(info['backing-filename'], undefined);
+  });
+
   test('shows its backing file and takes writes of its own', async () => {
     const backingPath = join(directory, 'base.raw');
     const path = join(directory, 'written');

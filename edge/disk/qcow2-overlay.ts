@@ -19,9 +19,10 @@ const sectorBytes = 512;
 export interface OverlayOptions {
   /** File to create; fails when it exists. */
   readonly path: string;
-  /** Absolute path; stored as it is. */
-  readonly backingPath: string;
-  readonly backingFormat: 'raw' | 'qcow2';
+  /** Absolute path, stored as it is; without one the image names no backing file, and who opens it says what is below. */
+  readonly backingPath?: string;
+  /** Default `qcow2`; without a path nothing is stored. */
+  readonly backingFormat?: 'raw' | 'qcow2';
   /** Size the guest sees, MiB; at most 4 TiB. */
   readonly virtualMiB: number;
   /** Default 0600. */
@@ -34,8 +35,8 @@ const cluster = { header: 0, refcountTable: 1, refcountBlock: 2, l1Table: 3, cou
 /** The first cluster: header, extensions, backing name. Pure. */
 export function overlayHeader(options: Omit<OverlayOptions, 'path' | 'mode'>): Buffer {
   const virtualBytes = options.virtualMiB * 2 ** 20;
-  const name = Buffer.from(options.backingPath);
-  const format = Buffer.from(options.backingFormat);
+  const name = Buffer.from(options.backingPath ?? '');
+  const format = Buffer.from(name.length === 0 ? '' : (options.backingFormat ?? 'qcow2'));
   const l1Entries = Math.ceil(virtualBytes / bytesPerL2);
   if (name.length > maxBackingNameBytes || l1Entries < 1 || l1Entries > clusterBytes / 8)
     throw new GatewayError(
@@ -45,12 +46,12 @@ export function overlayHeader(options: Omit<OverlayOptions, 'path' | 'mode'>): B
         component: 'edge',
       },
     );
-  const extensionBytes = 8 + Math.ceil(format.length / 8) * 8;
+  const extensionBytes = format.length === 0 ? 0 : 8 + Math.ceil(format.length / 8) * 8;
   const nameOffset = headerBytes + extensionBytes + 8;
   const header = Buffer.alloc(Math.ceil((nameOffset + name.length) / sectorBytes) * sectorBytes);
   header.write('QFI\xfb', 0, 'latin1');
   header.writeUInt32BE(3, 4);
-  header.writeBigUInt64BE(BigInt(nameOffset), 8);
+  header.writeBigUInt64BE(BigInt(name.length === 0 ? 0 : nameOffset), 8);
   header.writeUInt32BE(name.length, 16);
   header.writeUInt32BE(clusterBits, 20);
   header.writeBigUInt64BE(BigInt(virtualBytes), 24);
@@ -61,6 +62,7 @@ export function overlayHeader(options: Omit<OverlayOptions, 'path' | 'mode'>): B
   // Reference counts of 2^4 bits.
   header.writeUInt32BE(4, 96);
   header.writeUInt32BE(headerBytes, 100);
+  if (name.length === 0) return header;
   header.writeUInt32BE(backingFormatExtension, headerBytes);
   header.writeUInt32BE(format.length, headerBytes + 4);
   format.copy(header, headerBytes + 8);
