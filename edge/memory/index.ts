@@ -3,9 +3,3 @@ export { createImageDigester, type ImageDigester, type ImageDigesterOptions } fr
 export { type MemoryUse, readMemoryUse } from './memory-use.ts';
 export { type Capture, type CopiedPages, createPageCopier, type PageCopier } from './page-copier.ts';
 export { findRamMapping, type RamMapping } from './ram-mapping.ts';
-export {
-  type SnapshotChecksums,
-  snapshotChecksumsSchema,
-  takeChecksums,
-  verifyChecksums,
-} from './snapshot-checksums.ts';
