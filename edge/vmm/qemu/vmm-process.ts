@@ -144,7 +144,10 @@ export class VmmProcess {
   /** Disposes and answers the error to throw, with the last lines of VMM and guest. */
   async fail(cause: unknown, what: string, codes: FailureCodes): Promise<GatewayError> {
     this.#handle.kill();
-    const exit = await Promise.race([this.exited, sleep(killDeadlineMs, null)]);
+    const deadline = new AbortController();
+    const late = sleep(killDeadlineMs, null, { signal: deadline.signal }).catch(() => null);
+    const exit = await Promise.race([this.exited, late]);
+    deadline.abort();
     const lines = { stderr: exit?.stderrTail ?? '', console: exit?.consoleTail ?? this.consoleTail() };
     const error = toVmmError(cause, what, codes, lines);
     await this.dispose().catch(() => {});
@@ -189,7 +192,10 @@ export class VmmProcess {
     this.#lifecycle = { phase: 'over' };
     this.#handle.kill();
     this.#handle.check();
-    const exit = await Promise.race([this.exited, sleep(killDeadlineMs, null)]);
+    const deadline = new AbortController();
+    const late = sleep(killDeadlineMs, null, { signal: deadline.signal }).catch(() => null);
+    const exit = await Promise.race([this.exited, late]);
+    deadline.abort();
     this.#qmp?.close();
     this.#console?.close();
     clearInterval(this.#stderrTimer);
