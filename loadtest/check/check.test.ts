@@ -56,7 +56,7 @@ const probe = (sequence: number, over: Record<string, unknown> = {}): string =>
     random: hex(),
     clockMs: wallClock(),
     count: sequence + 1,
-    canaries: [canaryOf(run, 0)],
+    canaries: [canaryOf('own')],
     ...over,
   });
 
@@ -68,7 +68,7 @@ function violations(answers: readonly Answer[]): Partial<Record<CheckName, numbe
       expectedDigests: new Map([[0, new Set([digest('0')])]]),
       probe: {
         idFor: (one) => probeId(run, one.sequence),
-        canaryFor: () => canaryOf(run, 0),
+        canaryFor: () => canaryOf('own'),
         tenants: 1,
         seesAllRequests: true,
       },
@@ -166,12 +166,12 @@ describe('a violation is seen', () => {
     [
       'when another tenant’s canary is in the body',
       'tenant',
-      [{ body: probe(0, { canaries: [canaryOf(run, 1)] }) }],
+      [{ body: probe(0, { canaries: [canaryOf('other')] }) }],
     ],
     [
       'when another tenant’s canary is in an error page',
       'tenant',
-      [{ status: 500, body: `at ${canaryOf('other', 0)}` }],
+      [{ status: 500, body: `at ${canaryOf('third')}` }],
     ],
   ];
   for (const [when, name, answers] of cases) {

@@ -48,6 +48,7 @@ function describe(comparison: Comparison): string {
   const table = new Table({
     head: ['', 'A', 'B', 'change', `${comparison.confidence * 100} % interval`, 'from', 'verdict'],
     style: { head: [], border: [] },
+    chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' },
     colAligns: ['left', 'right', 'right', 'right', 'right', 'left', 'left'],
   });
   for (const { name, aMs, bMs, estimate, verdict } of comparison.rows) {

@@ -46,6 +46,7 @@ function latencyTable(title: string, rows: readonly LatencyRow[]): string {
   const table = new Table({
     head: [title, 'count', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'max'],
     style: { head: [], border: [] },
+    chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' },
     colAligns: ['left', 'right', 'right', 'right', 'right', 'right', 'right', 'right'],
   });
   for (const { name, summary } of rows) {

@@ -76,7 +76,7 @@ export async function generate(
   const startAt = performance.now() + leadMs;
   const now = () => performance.now() - startAt;
   const recorder = new Recorder({ templates: plan.templates, warmupMs: plan.warmupMs });
-  const tenants = createTenants(plan, runId);
+  const tenants = createTenants(plan);
   const checks = createChecks(plan, shard, runId, tenants);
   const origin = new URL(plan.url).origin;
   const connection = {
@@ -235,9 +235,9 @@ interface Tenants {
 }
 
 /** Arrivals take turns over the keys; each tenant's requests carry its canary when probes are on. */
-function createTenants(plan: RunPlan, runId: string): Tenants {
+function createTenants(plan: RunPlan): Tenants {
   const count = Math.max(1, plan.apiKeys.length);
-  const canaries = Array.from({ length: count }, (_, tenant) => canaryOf(runId, tenant));
+  const canaries = Array.from({ length: count }, (_, tenant) => canaryOf(plan.apiKeys[tenant] ?? ''));
   const headers = Array.from({ length: count }, (_, tenant) => [
     ...(plan.apiKeys[tenant] === undefined ? [] : ['authorization', `Bearer ${plan.apiKeys[tenant]}`]),
     ...(plan.probe ? ['x-loadtest-canary', canaries[tenant]!] : []),

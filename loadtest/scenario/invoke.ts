@@ -59,7 +59,7 @@ export const invoke = defineScenario({
   kind: 'requests',
   name: 'invoke',
   proves: 'how long callers of a function wait at a given rate, by how their machine came to be',
-  ranAgainst: 'stub',
+  ranAgainst: 'server',
   options: z.strictObject(invocationOptions),
   profile: () => ({ kind: 'constant', ratePerSecond: 50, durationMs: 30_000 }),
   prepare: prepareInvocations,

@@ -8,7 +8,7 @@ export const overload = defineScenario({
   name: 'overload',
   proves:
     'that a node past its capacity serves what it can, refuses the rest at once with Retry-After, and recovers by itself',
-  ranAgainst: 'stub',
+  ranAgainst: 'server',
   options: z.strictObject({
     ...invocationOptions,
     calmPerSecond: z.number().positive().max(100_000).default(10),

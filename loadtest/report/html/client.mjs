@@ -37,6 +37,8 @@
   const percentile = (nines) =>
     `p${Number((100 * (1 - 10 ** -nines)).toPrecision(Math.max(2, Math.ceil(nines) + 1)))}`;
 
+  const powersOfTwo = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
   // Sums each curve with those below it, top first for uPlot's bands.
   const stack = (curves) => {
     const sums = new Array(curves[0].values.length).fill(0);
@@ -101,6 +103,7 @@
         {
           ...axis,
           size: 64,
+          incrs: chart.y === 'bytes' ? powersOfTwo : undefined,
           values: (_plot, ticks) =>
             ticks.map((tick) =>
               tick === null || (isLog && Math.abs(Math.log10(tick) % 1) > 1e-6) ? '' : format(tick),

@@ -51,7 +51,7 @@ function tiles(result: Result): string {
     tile('failed', String(bad), 'errors and timeouts', bad > 0 ? 'bad' : ''),
     tile('violations', String(violations), `${result.checks.length} checks`, violations > 0 ? 'bad' : ''),
     tile(
-      'schedule lag p99',
+      generator.lag === null || generator.lag.p99Ms !== null ? 'schedule lag p99' : 'schedule lag, highest',
       formatMs(generator.lag?.p99Ms ?? generator.lag?.maxMs ?? null),
       `${generator.droppedBehind + generator.droppedInFlight} arrivals dropped`,
     ),
