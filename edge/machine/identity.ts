@@ -5,7 +5,7 @@ import type { ResumeRequest, SandboxChannel } from '../guest/index.ts';
 /** How far a guest's wall clock may be from the host's when its first request comes. */
 const maxClockSkewMs = 50;
 /** The first round trip after a restore is slow (cold translation cache), so the step is repeated while it was too old. */
-const clockAttempts = 6;
+const clockAttempts = 20;
 /** A round trip longer than this says nothing about the next. */
 const maxLeadMs = 400;
 
