@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import type { Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describeEdgeClient, type EdgePair } from './contract.ts';
+import { describeEdgeClient } from './contract.ts';
+import type { EdgePair } from './contract-peers.ts';
 import { createHttpEdgeClient, type EdgeAddress } from './http-client.ts';
-import { createEdgeServer } from './http-server.ts';
-import type { EdgeClient } from './port.ts';
+import { createEdgeHandler, createEdgeServer } from './http-server.ts';
 
 describeEdgeClient('in one process', async (edge) => ({
   client: edge,
@@ -17,27 +17,21 @@ describeEdgeClient('in one process', async (edge) => ({
 describeEdgeClient('over a unix socket', async (edge) => {
   const directory = await mkdtemp(join(tmpdir(), 'edge-contract-'));
   const socketPath = join(directory, 'edge.sock');
-  const pair = await join_(edge, { socketPath }, (server) => server.listen(socketPath));
-  return {
-    client: pair.client,
-    async [Symbol.asyncDispose]() {
-      await pair[Symbol.asyncDispose]();
-      await rm(directory, { recursive: true });
-    },
-  };
+  const server = createEdgeServer(edge).listen(socketPath);
+  await once(server, 'listening');
+  return pairOf(server, { socketPath }, () => rm(directory, { recursive: true }));
 });
 
-describeEdgeClient('over TCP', (edge) => join_(edge, null, (server) => server.listen(0, '127.0.0.1')));
-
-async function join_(
-  edge: EdgeClient,
-  fixed: EdgeAddress | null,
-  listen: (server: Server) => void,
-): Promise<EdgePair> {
-  const server = createEdgeServer(edge);
-  listen(server);
+describeEdgeClient('over TCP, on a server of the caller', async (edge) => {
+  const handler = createEdgeHandler(edge);
+  const server = createServer(handler.request)
+    .on('upgrade', (request, socket, head) => handler.upgrade(request, socket as Socket, head))
+    .listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const address = fixed ?? { host: '127.0.0.1', port: (server.address() as AddressInfo).port };
+  return pairOf(server, { host: '127.0.0.1', port: (server.address() as AddressInfo).port });
+});
+
+function pairOf(server: Server, address: EdgeAddress, cleanUp = async () => {}): EdgePair {
   const client = createHttpEdgeClient({ address });
   return {
     client,
@@ -45,6 +39,7 @@ async function join_(
       client[Symbol.dispose]();
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
+      await cleanUp();
     },
   };
 }

@@ -1,18 +1,18 @@
 /** The gateway's end of an invocation or an upgrade over HTTP. */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import { Readable } from 'node:stream';
 import type { z } from 'zod';
 import { GatewayError } from '../../sdk/index.ts';
+import { FramedAnswer } from './http-answer.ts';
 import type { EdgeConnection } from './http-connection.ts';
 import { FrameReader, type FrameType, jsonFrame } from './http-frames.ts';
 import { TunnelEnd } from './http-tunnel.ts';
 import {
   decodeError,
   edgePaths,
+  protocolError,
   type requestHeadSchema,
   responseHeadSchema,
-  trailersSchema,
   tunnelProtocol,
 } from './http-wire.ts';
 import type { InvokeRequest, InvokeResponse, UpgradeResponse } from './port.ts';
@@ -146,101 +146,10 @@ function firstFrame(socket: Socket): Promise<{ readonly type: FrameType; readonl
   return promise;
 }
 
-type ResponseHead = z.output<typeof responseHeadSchema>;
-
-/** Reads the frames of one answer; `head` settles first, then `body` flows. */
-class FramedAnswer {
-  readonly head: Promise<ResponseHead>;
-  readonly body: Readable;
-  trailers: readonly string[] = [];
-  /** The edge reads no more of the request's body. */
-  onEnough = (): void => {};
-  readonly #resolve: (head: ResponseHead) => void;
-  readonly #reject: (error: GatewayError) => void;
-  readonly #signal: AbortSignal;
-  readonly #onAbort = (): void => this.fail(this.#signal.reason);
-  #source: Readable | undefined;
-  #isComplete = false;
-
-  /** @param stop ends the whole exchange: nobody wants its answer any more */
-  constructor(signal: AbortSignal, stop: () => void) {
-    const { promise, resolve, reject } = Promise.withResolvers<ResponseHead>();
-    this.head = promise;
-    this.#resolve = resolve;
-    this.#reject = reject;
-    this.#signal = signal;
-    this.body = new Readable({
-      read: () => void this.#source?.resume(),
-      destroy: (error, callback) => {
-        signal.removeEventListener('abort', this.#onAbort);
-        if (!this.#isComplete) stop();
-        callback(error);
-      },
-    });
-    // Errors also reject `head`, and nobody listens to a body that was never handed out.
-    this.body.on('error', ignoreError);
-    signal.addEventListener('abort', this.#onAbort, { once: true });
-    if (signal.aborted) queueMicrotask(this.#onAbort);
-  }
-
-  /** @param lost what it means when the frames stop before the last one */
-  readFrom(source: Readable, lost: () => GatewayError): void {
-    this.#source = source;
-    const reader = new FrameReader({
-      onJson: (type, value) => this.#onJson(type, value),
-      onData: (piece) => {
-        if (!this.body.push(piece)) source.pause();
-      },
-    });
-    const onData = (chunk: Buffer) => {
-      try {
-        reader.push(chunk);
-      } catch (thrown) {
-        this.fail(thrown instanceof GatewayError ? thrown : protocolError(thrown));
-      }
-    };
-    source
-      .on('data', onData)
-      .on('error', ignoreError)
-      .on('close', () => this.fail(lost()));
-  }
-
-  /** Before the head: the call fails with it. After: the body does. Nothing once the answer is complete. */
-  fail(error: GatewayError): void {
-    if (this.#isComplete) return;
-    this.#reject(error);
-    this.body.destroy(error);
-  }
-
-  #onJson(type: Exclude<FrameType, 'data'>, value: unknown): 'frames' | 'raw' {
-    switch (type) {
-      case 'enough':
-        this.onEnough();
-        return 'frames';
-      case 'error':
-        this.fail(decodeError(value));
-        return 'frames';
-      case 'trailers':
-        this.trailers = trailersSchema.parse(value);
-        this.#isComplete = true;
-        this.body.push(null);
-        return 'frames';
-      case 'head':
-        this.#resolve(responseHeadSchema.parse(value));
-        return 'frames';
-      case 'end':
-        throw protocolError();
-    }
-  }
-}
-
 function headOf(request: InvokeRequest): z.input<typeof requestHeadSchema> {
   const { signal: _signal, body, rawHeaders, ...head } = request;
   return { ...head, rawHeaders: [...rawHeaders], hasBody: body !== null };
 }
-
-const protocolError = (cause?: unknown) =>
-  new GatewayError('internal', 'the peer does not speak the edge protocol', { component: 'edge', cause });
 
 const lost = () =>
   new GatewayError('edge_lost', 'the node went away before it had answered', { component: 'edge' });

@@ -145,6 +145,10 @@ export const lastLineSchema = z.union([
   z.strictObject({ error: z.unknown() }),
 ]);
 
+/** The other end is something else, or of another release. */
+export const protocolError = (cause?: unknown): GatewayError =>
+  new GatewayError('internal', 'the peer does not speak the edge protocol', { component: 'edge', cause });
+
 /** Whatever an edge threw, or the reading of a request. */
 export function toEdgeError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown;
