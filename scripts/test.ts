@@ -41,12 +41,12 @@ async function prepareImages(): Promise<void> {
       agentPath: join(rootPath, 'templates/agent/build/agent'),
     },
   );
-  let last = '';
+  const shown = new Set<string>();
   const flight = {
     signal: AbortSignal.timeout(30 * 60_000),
     onProgress: ({ task }: { task: string }) => {
-      if (task !== last) console.log(`  ${task}`);
-      last = task;
+      if (!shown.has(task)) console.log(`  ${task}`);
+      shown.add(task);
     },
   };
   const recipes = globSync('templates/examples/*/template.json', { cwd: rootPath }).map((path) => {
