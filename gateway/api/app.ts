@@ -11,6 +11,7 @@ import { healthRoutes } from './health.ts';
 import { limitJson } from './json-limit.ts';
 import { keyRoutes } from './keys.ts';
 import { problemResponse, toApiError } from './problems.ts';
+import { publishRoutes } from './publish.ts';
 import { type ApiDeps, type ApiEnv, newRouter } from './router.ts';
 import { templateRoutes } from './templates.ts';
 
@@ -43,6 +44,7 @@ export function createApi(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<A
   );
   app.route('/', healthRoutes(deps));
   app.route('/', templateRoutes(deps, options));
+  app.route('/', publishRoutes(deps, options));
   app.route('/', fleetRoutes(deps));
   app.route('/', keyRoutes(deps.keys));
   app.openAPIRegistry.registerComponent('securitySchemes', 'bearer', { type: 'http', scheme: 'bearer' });

@@ -1,24 +1,16 @@
 /** `/v1/templates`, its versions and aliases. */
-import { Readable, Transform } from 'node:stream';
-import type { ReadableStream as NodeReadableStream } from 'node:stream/web';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import {
   aliasSchema,
   GatewayError,
   listOf,
-  type PublishEvent,
-  publishEventSchema,
   setAliasRequestSchema,
   templateDetailSchema,
   templateSchema,
-  toProblem,
   type VersionDigest,
 } from '../../sdk/index.ts';
 import type { GatewayOptions } from '../options.ts';
-import { createPublisher } from '../publish.ts';
 import { servedVersion } from '../serving.ts';
-import { ndjsonResponse } from './ndjson.ts';
-import { toApiError } from './problems.ts';
 import { type ApiDeps, type ApiEnv, answers, newRouter, pathName, removed } from './router.ts';
 
 const templateParams = z.object({ name: pathName });
@@ -44,25 +36,6 @@ const remove = createRoute({
   summary: 'Remove a template with all versions; what is in flight finishes',
   request: { params: templateParams },
   responses: removed,
-});
-const publish = createRoute({
-  method: 'post',
-  path: '/v1/templates/{name}/versions',
-  summary: 'Publish a version from a packed template folder',
-  request: {
-    params: templateParams,
-    body: {
-      description: 'gzipped tar with `template.json` at its root',
-      required: true,
-      content: { 'application/gzip': { schema: z.string().openapi({ format: 'binary' }) } },
-    },
-  },
-  responses: {
-    200: {
-      description: 'progress, one JSON document a line; the last one is `result` or `error`',
-      content: { 'application/x-ndjson': { schema: publishEventSchema } },
-    },
-  },
 });
 const removeVersion = createRoute({
   method: 'delete',
@@ -95,11 +68,10 @@ const removeAlias = createRoute({
   responses: removed,
 });
 
-/** @param options limits of archives and publishes */
+/** @param options when the old version of a moved alias drains */
 export function templateRoutes(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<ApiEnv> {
   const { registry, serving, placement } = deps;
-  const { limits, timeouts } = options;
-  const publisher = createPublisher(deps, { publishes: limits.publishes, retireMs: timeouts.retireMs });
+  const { timeouts } = options;
   const router = newRouter();
 
   /** Drains first, so that the edges can let go of the snapshots. */
@@ -142,18 +114,6 @@ export function templateRoutes(deps: ApiDeps, options: GatewayOptions): OpenAPIH
     serving.syncLater(timeouts.retireMs);
     return context.body(null, 204);
   });
-  router.openapi(publish, async (context) => {
-    const { name } = context.req.valid('param');
-    const stop = new AbortController();
-    const signal = AbortSignal.any([context.req.raw.signal, stop.signal]);
-    const archive = limitedArchive(context.req.raw, limits.archiveBytes);
-    const answer = await ndjsonResponse<PublishEvent>(publisher.publish(name, archive, { signal }), {
-      clock: deps.clock,
-      onCancel: () => stop.abort(),
-      onError: (thrown) => ({ type: 'error', problem: toProblem(toApiError(thrown)) }),
-    });
-    return answer as never;
-  });
   return router;
 }
 
@@ -176,28 +136,4 @@ async function makeReady(
     throw new GatewayError('version_unavailable', `no machine of ${name}@${version} became ready: ${reason}`);
   }
   return holds.move();
-}
-
-/** Errors with `body_too_large`; a body that announces too much is refused before it is read. */
-function limitedArchive(request: Request, limitBytes: number): Readable {
-  const tooLarge = () =>
-    new GatewayError('body_too_large', `the archive is over the limit of ${limitBytes} bytes`, {
-      field: 'limits.archiveBytes',
-      extra: { limitBytes },
-    });
-  if (request.body === null)
-    throw new GatewayError('invalid_request', 'the request has no archive as its body');
-  if (Number(request.headers.get('content-length') ?? 0) > limitBytes) throw tooLarge();
-  let receivedBytes = 0;
-  const limit = new Transform({
-    transform(chunk: Buffer, _encoding, callback) {
-      receivedBytes += chunk.length;
-      if (receivedBytes > limitBytes) callback(tooLarge());
-      else callback(null, chunk);
-    },
-  });
-  const source = Readable.fromWeb(request.body as NodeReadableStream);
-  source.on('error', (error) => limit.destroy(error));
-  limit.on('close', () => source.destroy());
-  return source.pipe(limit);
 }

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import { type Logger, pino } from 'pino';
 import type { EdgeClient } from '../../edge/client/index.ts';
-import { systemClock, type VersionFacts } from '../../sdk/index.ts';
+import { type AdminClient, createAdminClient, systemClock, type VersionFacts } from '../../sdk/index.ts';
 import { createTemplateRegistry, type TemplateRegistry } from '../../templates/index.ts';
 import { createGateway, type Gateway } from '../gateway.ts';
 import { createKeyStore, type KeyStore } from '../keys/store.ts';
@@ -149,3 +149,11 @@ function memoryLog(): {
   };
   return { log, lines, waitFor };
 }
+
+/** The client of a program that has the harness's key. */
+export const clientOf = (harness: Harness): AdminClient =>
+  createAdminClient({ url: harness.url, apiKey: harness.key });
+
+/** What the gateway last told the edge to serve: `name@version`. */
+export const served = (harness: Harness): string[] | undefined =>
+  harness.edge.declared.at(-1)?.map(({ template, version }) => `${template}@${version}`);
