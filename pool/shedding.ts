@@ -35,9 +35,6 @@ export function pickToShed(
   return picked;
 }
 
-/** Everything that nobody uses or waits for, whatever its state: what a draining pool ends. */
+/** Everything without an invocation in it, whatever its state: what a draining pool ends once nobody waits. */
 export const unused = (slots: Iterable<Slot>): Slot[] =>
-  [...slots].filter(
-    (slot) =>
-      !slot.isEnding && slot.claims.size === 0 && !(slot.state.kind === 'serving' && slot.state.leases > 0),
-  );
+  [...slots].filter(({ state }) => state.kind !== 'serving' || state.leases === 0);

@@ -101,6 +101,16 @@ test('callers who waited for the same restore all say so, up to the concurrency 
   assert.deepEqual(await end(), nothingLeft);
 });
 
+test('callers who come at once share the machine that is waking, and have no other made', async () => {
+  const { clock, pool, end } = await filled({ concurrency: 3, max: 9 });
+  const leases = Promise.all([pool.acquire(), pool.acquire(), pool.acquire()]);
+  await clock.advance(2);
+  assert.deepEqual(new Set((await leases).map(({ machine }) => machine.id)).size, 1);
+  await clock.advance(1_000);
+  assert.equal(pool.stats().spawns, 2, 'the first, and the refill for it');
+  assert.deepEqual(await end(), nothingLeft);
+});
+
 test('a discard ends a shared machine for all who would come, and for none who are in it', async () => {
   const { pool, source, take, end } = await filled({ concurrency: 2 });
   const [first, second] = [await take(), await take()];
