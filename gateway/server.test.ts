@@ -136,3 +136,27 @@ test('closing with a signal that fires does not wait for a function that never e
   await once(h.functionServer, 'request');
   await Promise.all([h.gateway.close({ signal: AbortSignal.abort() }), assert.rejects(request)]);
 });
+
+test('an admin request that stops in the middle of its body is closed', async () => {
+  await using h = await startHarness({ gateway: { timeouts: { uploadIdleMs: 100 } } });
+  using client = await rawConnect(h.port);
+  const headers = `Host: a\r\nX-API-KEY: ${h.key}\r\nContent-Type: application/json\r\nContent-Length: 100`;
+  client.write(`POST /v1/keys HTTP/1.1\r\n${headers}\r\n\r\n{"name":`);
+  await client.ended();
+  assert.equal(client.received(), '');
+});
+
+test('idle connections are kept longer than usual clients keep them (aws-lambda-web-adapter#40)', async () => {
+  await using h = await startHarness();
+  const response = await fetch(`${h.url}/fn/open`);
+  assert.equal(response.headers.get('keep-alive'), 'timeout=75');
+});
+
+test('an upgrade with a body or another method than GET is a plain request', async () => {
+  await using h = await startHarness();
+  for (const line of ['POST /fn/open', 'TRACE /fn/open', 'GET /fn/open']) {
+    const headers = 'Host: a\r\nConnection: Upgrade, close\r\nUpgrade: echo\r\nContent-Length: 4';
+    const answer = await rawExchange(h.port, `${line} HTTP/1.1\r\n${headers}\r\n\r\nbody`);
+    assert.equal(answer.status, line.startsWith('TRACE') ? 405 : 200, line);
+  }
+});

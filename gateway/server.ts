@@ -11,6 +11,7 @@ import { createServer as createTlsServer, type ServerOptions as TlsOptions } fro
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, GatewayError } from '../sdk/index.ts';
+import { closeStalledUpload } from './api/stalled-upload.ts';
 import { hasCode, toGatewayError } from './errors.ts';
 import type { FunctionDoor } from './functions/door.ts';
 import { createRouteParser, type FunctionRoute } from './functions/route.ts';
@@ -19,7 +20,7 @@ import type { GatewayOptions } from './options.ts';
 import { formatHead, problemAnswer } from './problem.ts';
 import { requestIdOf } from './request-id.ts';
 import { readRequestLine } from './request-line.ts';
-import { sendProblem } from './respond.ts';
+import { announcesBody, sendProblem } from './respond.ts';
 
 export interface ServerDeps {
   readonly functions: FunctionDoor;
@@ -62,6 +63,7 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
         return;
       }
       request.url = target.path;
+      if (announcesBody(request)) closeStalledUpload(request, deps.clock, timeouts.uploadIdleMs);
       if (expectsContinue) response.writeContinue();
       deps.api(request, response);
     } catch (thrown) {
@@ -82,6 +84,8 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
   const shouldUpgrade = (request: IncomingMessage): boolean => {
     // Clients offer HTTP/2 this way unasked (curl, Java); such an offer may be ignored, and then it is a plain request.
     if (/^\s*h2c\s*$/i.test(request.headers.upgrade ?? '')) return false;
+    // Behind such a request a body and the first bytes of the new protocol could not be told apart.
+    if (request.method !== 'GET' || announcesBody(request)) return false;
     try {
       return dispatch(request).door === 'function';
     } catch {

@@ -301,3 +301,17 @@ test('a version that no alias names is declared to the edge before it is called'
   const first = h.edge.invocations.at(-1);
   assert.ok(h.edge.declared.at(-1)?.some(({ digest }) => digest === first?.digest));
 });
+
+test('a template that was removed and published again under its name is a new one (apache/openwhisk#3151)', async () => {
+  await using h = await startHarness();
+  const digest = async () => (await fetch(`${h.url}/fn/open`)).headers.get('x-snapgate-digest');
+  const before = await digest();
+  h.registry.removeTemplate('open');
+  publish(h.registry, 'open', { public: true });
+  const after = await digest();
+  assert.notEqual(before, after);
+  assert.deepEqual(
+    h.edge.invocations.map((invocation) => invocation.digest),
+    [before, after],
+  );
+});

@@ -322,6 +322,28 @@ test('an upload reads no more from the client than the edge takes', async () => 
   assert.ok(body.receivedBytes < 1024 * 1024, `${body.receivedBytes} bytes were read ahead`);
 });
 
+test('an answer is read from the edge no faster than the client takes it', async () => {
+  await using h = await startHarness();
+  let madeBytes = 0;
+  const body = new Readable({
+    read() {
+      madeBytes += 64 * 1024;
+      this.push(Buffer.alloc(64 * 1024));
+    },
+  });
+  h.edge.behaviour.invoke = async (request) => ({
+    ...fixedAnswer(request, Buffer.alloc(0)),
+    rawHeaders: [],
+    body,
+  });
+  using client = await rawConnect(h.port);
+  client.socket.pause();
+  client.write('GET /fn/open HTTP/1.1\r\nHost: a\r\n\r\n');
+  // Time in which a gateway without back-pressure would hold a gigabyte; the kernel's buffers hold some megabytes.
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  assert.ok(madeBytes > 0 && madeBytes < 64 * 1024 * 1024, `${madeBytes} bytes were made`);
+});
+
 test('a body that stalls is ended with 408', async () => {
   await using h = await startHarness({ listener: readAll, gateway: { timeouts: { uploadIdleMs: 100 } } });
   using client = await rawConnect(h.port);
