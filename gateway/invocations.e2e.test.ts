@@ -14,6 +14,7 @@ interface Answer {
   readonly random: number;
   readonly uuid: string;
   readonly urandom: string;
+  readonly openssl: string;
   readonly hostname: string;
   readonly machineId: string;
   readonly headers: [string, string][];
@@ -70,7 +71,7 @@ test('clones differ in every kind of randomness, in name and in identity, and ke
   const firstOf = [...machines].map(
     (machine) => answers.find(({ start }) => start?.machine === machine)!.answer,
   );
-  for (const key of ['random', 'uuid', 'urandom', 'hostname', 'machineId'] as const) {
+  for (const key of ['random', 'uuid', 'urandom', 'openssl', 'hostname', 'machineId'] as const) {
     assert.equal(
       new Set(firstOf.map((answer) => answer[key])).size,
       machines.size,

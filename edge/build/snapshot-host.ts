@@ -11,6 +11,7 @@ import {
   type TemplateDefinition,
 } from '../../templates/index.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
+import { machineIdentity } from '../machine/identity.ts';
 import type { Machine } from '../machine/machine.ts';
 import { createMachineSource, type RestorableVersion } from '../machine/source.ts';
 import type { MachineShape, RunningVmm, Vmm } from '../vmm/port.ts';
@@ -30,6 +31,12 @@ export interface SnapshotHostDeps {
 }
 
 const bootTimeoutMs = 120_000;
+/**
+ * How far a template's wall clock lags while it is built. OpenSSL keeps its generators in process memory, where no clone's kernel
+ * can reach them, and reseeds them from the kernel when an hour has passed by the wall clock. In a clone, whose clock is stepped to
+ * the present, more than that has passed; otherwise all clones would draw the same "random" bytes (measured with Node 18).
+ */
+const buildClockLagMs = 2 * 3_600_000;
 
 export const shapeOf = (
   definition: TemplateDefinition,
@@ -132,7 +139,14 @@ export function createSnapshotHost(deps: SnapshotHostDeps): SnapshotHost {
           deps.connectGuest({ socketPath: running.agentSocketPath, token, signal: bootSignal }),
           lost,
         ]);
-        await channel.ping({ signal: bootSignal });
+        await channel.resume(
+          {
+            wallClockMs: deps.clock.now() - buildClockLagMs,
+            entropy: randomBytes(64),
+            ...machineIdentity(definition.name, id),
+          },
+          { signal: bootSignal },
+        );
         return new BootedMachine(running, channel, directory);
       } catch (cause) {
         const output = await running.consoleTail().catch(() => '');

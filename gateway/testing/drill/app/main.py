@@ -1,5 +1,5 @@
 """A function that misbehaves on request. Runs as root, so that it can take its whole kernel down."""
-import base64, hashlib, http.server, json, os, random, signal, sys, threading, time, uuid
+import base64, hashlib, http.server, json, os, random, signal, ssl, sys, threading, time, uuid
 
 counter = 0
 restored = 0
@@ -105,7 +105,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             count = counter
         self.answer({
             'counter': count, 'restored': restored, 'method': self.command, 'target': self.path, 'now': time.time(),
-            'random': random.random(), 'uuid': str(uuid.uuid4()), 'urandom': os.urandom(16).hex(),
+            'random': random.random(), 'uuid': str(uuid.uuid4()), 'urandom': os.urandom(16).hex(), 'openssl': ssl.RAND_bytes(16).hex(),
             'hostname': os.uname().nodename, 'machineId': open('/etc/machine-id').read().strip(),
             'headers': self.headers.items(), 'marker': os.environ.get('MARKER'),
         })
