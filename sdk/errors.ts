@@ -222,7 +222,8 @@ export const errorCodes = {
     status: 503,
     retryable: true,
     blame: 'system',
-    remediation: 'The node could not be reached and did not get the request; `snapgate doctor` checks the host.',
+    remediation:
+      'The node could not be reached and did not get the request; `snapgate doctor` checks the host.',
   },
   draining: {
     status: 503,
