@@ -44,7 +44,7 @@ const refusalMeanings: Readonly<Record<string, string>> = {
  * What limited a run, best evidence first: the generator itself, what admission says when it refuses, the host's cores,
  * then the phase in which answers spent their time.
  */
-export function findLimit(result: Result): string {
+function findLimit(result: Result): string {
   if (result.verdict.reasons.some((reason) => reason.startsWith('the generator')))
     return 'the load generator, not the server';
   const refusal = result.errors.find(({ outcome }) => outcome === 'refused');

@@ -9,7 +9,7 @@ export interface NodePlanGoal {
 }
 
 /** How the estimate was checked: a figure of the simulation beside the same figure from elsewhere. */
-export interface EstimateCheck {
+interface EstimateCheck {
   readonly what: string;
   readonly simulated: number;
   readonly other: number;

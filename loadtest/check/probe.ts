@@ -5,7 +5,7 @@ import { z } from 'zod';
  * The probe: a function whose answer lets the harness see whether a clone is sound. `loadtest/probe-template` is one;
  * any function that answers `GET …?probe=<id>` with this JSON will do.
  */
-export const probeAnswerSchema = z.object({
+const probeAnswerSchema = z.object({
   /** The id it was asked with. */
   id: z.string().max(200),
   /** Hex of at least 16 bytes, fresh from the kernel. */

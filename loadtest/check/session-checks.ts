@@ -3,7 +3,7 @@ import { FingerprintSet } from './fingerprints.ts';
 import { clockBoundMs } from './suite.ts';
 
 /** Which step of which session a check is about. */
-export type CheckedStep = Omit<Violation, 'detail'>;
+type CheckedStep = Omit<Violation, 'detail'>;
 
 /** What sessions can have checked, over all sessions of a generator. */
 export interface SessionChecks {

@@ -7,10 +7,10 @@ import { type RatioEstimate, ratioFromRepeats, ratioFromSamples } from './interv
  * `worse` and `better`: the whole interval lies beyond the bar. `same`: it lies within. `unclear`: it lies across, so the
  * runs don't decide it. `too few`: not enough samples for that percentile.
  */
-export type ComparisonVerdict = 'worse' | 'better' | 'same' | 'unclear' | 'too few';
+type ComparisonVerdict = 'worse' | 'better' | 'same' | 'unclear' | 'too few';
 
 /** One figure of two results side by side. */
-export interface ComparisonRow {
+interface ComparisonRow {
   /** Such as `latency ready p99`. */
   readonly name: string;
   readonly aMs: number | null;

@@ -5,7 +5,7 @@ import { isRefusal, type Outcome, type StartLabel, startLabels } from '../record
 import { readServerTiming, type ServerPhases } from './server-timing.ts';
 
 /** Most of a response body that is kept for checks; the rest is counted and dropped. */
-export const maxKeptBodyBytes = 64 * 1024;
+const maxKeptBodyBytes = 64 * 1024;
 
 /** What an exchange is told about before it is sent. Instants are milliseconds from the start of the schedule. */
 export interface ExchangeStart {

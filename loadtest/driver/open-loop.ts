@@ -74,7 +74,16 @@ function sendBlock(
   return new Promise((resolve, reject) => {
     let cursor = 0;
     let gapMs = Number.NaN;
+    let cancelWait: () => void = () => undefined;
+    const stop = () => {
+      cancelWait();
+      options.signal.removeEventListener('abort', stop);
+      resolve();
+    };
+    // The next arrival may be minutes away.
+    options.signal.addEventListener('abort', stop);
     const turn = () => {
+      if (options.signal.aborted) return stop();
       try {
         const before = cursor;
         let sentMs = now();
@@ -82,12 +91,13 @@ function sendBlock(
           fire(cursor++, sentMs);
           sentMs = now();
         }
-        if (cursor === block.count || options.signal.aborted) return resolve();
+        if (cursor === block.count) return stop();
         const waitMs = block.atMs[cursor]! - sentMs;
         if (waitMs <= 0) return void setImmediate(turn);
         if (cursor > before || Number.isNaN(gapMs)) gapMs = waitMs;
-        pacer(waitMs, gapMs, turn);
+        cancelWait = pacer(waitMs, gapMs, turn);
       } catch (error) {
+        options.signal.removeEventListener('abort', stop);
         reject(error);
       }
     };

@@ -13,16 +13,20 @@ const timerSlackMs = 2;
 
 /**
  * Calls back once after about `waitMs`, never blocking the event loop. It may call back early: the loop looks at the
- * clock and waits again. `gapMs` is the whole gap before the next arrival, of which `waitMs` is what is left.
+ * clock and waits again. `gapMs` is the whole gap before the next arrival, of which `waitMs` is what is left. The answer
+ * cancels it.
  */
-export type Pacer = (waitMs: number, gapMs: number, callback: () => void) => void;
+export type Pacer = (waitMs: number, gapMs: number, callback: () => void) => () => void;
 
 /** The {@link Pacer} of a {@link Pacing}. Stateless. */
 export function createPacer(pacing: Pacing): Pacer {
   return (waitMs, gapMs, callback) => {
     const polls = pacing === 'spin' || (pacing === 'auto' && gapMs >= sparseGapMs);
-    if (!polls) setTimeout(callback, Math.max(1, waitMs));
-    else if (waitMs > timerSlackMs) setTimeout(callback, waitMs - timerSlackMs);
-    else setImmediate(callback);
+    if (polls && waitMs <= timerSlackMs) {
+      const immediate = setImmediate(callback);
+      return () => clearImmediate(immediate);
+    }
+    const timer = setTimeout(callback, polls ? waitMs - timerSlackMs : Math.max(1, waitMs));
+    return () => clearTimeout(timer);
   };
 }

@@ -3,14 +3,14 @@ import { type DurationMetric, durationMetrics, metricLabels } from '../record/se
 import { type GaugeName, gauges } from '../resource/gauges.ts';
 
 /** Things that are counted. `ratio` divides by what the second column says. */
-export const countMetrics = {
+const countMetrics = {
   requests: { per: 'requests sent', labels: ['outcome'] },
   errors: { per: 'requests sent', labels: ['code'] },
   dropped: { per: 'arrivals scheduled', labels: [] },
   late: { per: 'arrivals scheduled', labels: [] },
   violations: { per: 'answers examined', labels: ['check'] },
 } as const satisfies Record<string, { per: string; labels: readonly string[] }>;
-export type CountMetric = keyof typeof countMetrics;
+type CountMetric = keyof typeof countMetrics;
 
 /** A metric a threshold may name. */
 export type MetricRef =

@@ -2,11 +2,11 @@ import { GatewayError } from '../../sdk/index.ts';
 import { findMetric, type LabelVocabulary, labelValues, type MetricRef, metricNames } from './catalogue.ts';
 
 /** How a metric becomes one number. `percentile` carries 0–100. */
-export type Aggregate =
+type Aggregate =
   | { readonly kind: 'percentile'; readonly percentile: number }
   | { readonly kind: 'min' | 'max' | 'mean' | 'sd' | 'count' | 'rate' | 'ratio' | 'last' };
 
-export const comparisons = ['<=', '>=', '==', '!=', '<', '>'] as const;
+const comparisons = ['<=', '>=', '==', '!=', '<', '>'] as const;
 export type Comparison = (typeof comparisons)[number];
 
 /** The dimension of a threshold's number: milliseconds, bytes, per second, share of one, or a plain number. */

@@ -6,7 +6,7 @@ import { type DurationMetric, type Labels, SeriesSet } from './series.ts';
 import { Timeline, type TimelineSnapshot } from './timeline.ts';
 
 /** A launch later than this is counted as late. */
-export const lateAfterMs = 5;
+const lateAfterMs = 5;
 /** With more templates than this only the hottest, which come first, get series of their own. */
 const maxTemplateSeries = 32;
 /** Most different error codes kept apart; the rest are counted together. */

@@ -10,7 +10,7 @@ const ms = z.number();
 const maybeMs = z.number().nullable();
 const count = z.number().int().min(0);
 
-export const summarySchema = z.strictObject({
+const summarySchema = z.strictObject({
   count,
   minMs: maybeMs,
   meanMs: maybeMs,
@@ -27,7 +27,7 @@ const holdingsSchema = z
   .nullable();
 
 /** One point of the timeline; percentiles only where there are enough samples in the interval. */
-export const timelinePointSchema = z.strictObject({
+const timelinePointSchema = z.strictObject({
   atMs: ms,
   sent: count,
   dropped: count,

@@ -7,7 +7,7 @@ const maxCells = 360;
 const maxLanes = 16;
 
 /** One interval as it is recorded: histograms, so that intervals, workers and repeats merge without averaging. */
-export interface TimelineCell {
+interface TimelineCell {
   readonly sent: number;
   readonly dropped: number;
   readonly maxLagMs: number;

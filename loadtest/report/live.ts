@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream';
 import { formatMs } from '../gate/format.ts';
-import type { Progress } from '../run/generator.ts';
+import type { Progress } from '../run/progress.ts';
 
 /** Shows a run while it is on. */
 export interface LiveView {

@@ -126,7 +126,7 @@ function judge(
 }
 
 /** What thresholds look at. */
-export function measurementsOf(gathered: Gathered): Measurements {
+function measurementsOf(gathered: Gathered): Measurements {
   const { recorder } = gathered;
   return {
     series: recorder.series,

@@ -6,7 +6,7 @@ import type { Result } from '../record/result.ts';
 import { isLoopback } from '../resource/sampler.ts';
 
 /** Version of the harness in results; raised with what it measures or how. */
-export const harnessVersion = '0.1.0';
+const harnessVersion = '0.1.0';
 
 /** The machine and the versions behind a result's figures. */
 export async function describeEnvironment(

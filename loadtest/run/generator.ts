@@ -1,5 +1,5 @@
 import { type CheckReport, mergeReports } from '../check/check.ts';
-import { canaryOf, probeId } from '../check/probe.ts';
+import { probeId } from '../check/probe.ts';
 import { createSessionChecks } from '../check/session-checks.ts';
 import { type CheckSuite, createCheckSuite } from '../check/suite.ts';
 import { driveClosedLoop } from '../driver/closed-loop.ts';
@@ -23,6 +23,8 @@ import { type ArrivalSource, createProfileSource, type Shard } from '../schedule
 import { createTargeting } from '../schedule/targets.ts';
 import { createTraceSource } from '../trace/source.ts';
 import type { RunPlan } from './plan.ts';
+import { type Progress, progressOf } from './progress.ts';
+import { createTenants, type Tenants } from './tenants.ts';
 
 /** What one generator brings back; data only. */
 export interface GeneratorResult {
@@ -36,21 +38,6 @@ export interface GeneratorResult {
   readonly cpuMs: number;
   /** Share of the time in which the event loop was busy, 0–1. */
   readonly eventLoopUtilization: number;
-}
-
-/** Counts so far, for a live view. */
-export interface Progress {
-  readonly atMs: number;
-  readonly sent: number;
-  readonly ok: number;
-  readonly refused: number;
-  readonly failed: number;
-  readonly timeouts: number;
-  readonly dropped: number;
-  readonly inFlight: number;
-  /** Of the whole run so far; `null` with too few samples. */
-  readonly p50Ms: number | null;
-  readonly p99Ms: number | null;
 }
 
 /** Milliseconds between the call and the first arrival: connections and timers are in place by then. */
@@ -214,7 +201,7 @@ async function drive(
 }
 
 /** The schedule of a plan's open loop. */
-export function sourceOf(plan: RunPlan, shard?: Shard): ArrivalSource {
+function sourceOf(plan: RunPlan, shard?: Shard): ArrivalSource {
   const common = {
     seed: plan.seed,
     targets: plan.templates.length,
@@ -227,27 +214,6 @@ export function sourceOf(plan: RunPlan, shard?: Shard): ArrivalSource {
 
 const waitUntilStart = (now: () => number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, Math.max(0, -now())));
-
-interface Tenants {
-  readonly headersFor: (arrival: { readonly sequence: number }) => readonly string[];
-  readonly canaryFor: (arrival: { readonly sequence: number }) => string;
-  readonly count: number;
-}
-
-/** Arrivals take turns over the keys; each tenant's requests carry its canary when probes are on. */
-function createTenants(plan: RunPlan): Tenants {
-  const count = Math.max(1, plan.apiKeys.length);
-  const canaries = Array.from({ length: count }, (_, tenant) => canaryOf(plan.apiKeys[tenant] ?? ''));
-  const headers = Array.from({ length: count }, (_, tenant) => [
-    ...(plan.apiKeys[tenant] === undefined ? [] : ['authorization', `Bearer ${plan.apiKeys[tenant]}`]),
-    ...(plan.probe ? ['x-loadtest-canary', canaries[tenant]!] : []),
-  ]);
-  return {
-    count,
-    headersFor: (arrival) => headers[arrival.sequence % count]!,
-    canaryFor: (arrival) => canaries[arrival.sequence % count]!,
-  };
-}
 
 function createChecks(plan: RunPlan, shard: Shard, runId: string, tenants: Tenants): CheckSuite {
   const expectedDigests = new Map<number, ReadonlySet<string>>();
@@ -273,20 +239,4 @@ function createChecks(plan: RunPlan, shard: Shard, runId: string, tenants: Tenan
         : null,
     },
   );
-}
-
-function progressOf(recorder: Recorder, launcher: ClosableLauncher, atMs: number): Progress {
-  const latency = recorder.series.select('latency', { outcome: ['ok', 'timeout'] });
-  return {
-    atMs,
-    sent: recorder.counters.sent,
-    ok: recorder.outcomes.ok,
-    refused: recorder.outcomes.refused,
-    failed: recorder.outcomes.failed,
-    timeouts: recorder.outcomes.timeout,
-    dropped: recorder.counters.droppedBehind + recorder.counters.droppedInFlight,
-    inFlight: launcher.inFlight,
-    p50Ms: latency.trustedMs(50),
-    p99Ms: latency.trustedMs(99),
-  };
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { isTemplateName, isVersionDigest } from '../../sdk/index.ts';
 import { pacings } from '../driver/pacer.ts';
+import { defaultGeneratorLimits } from '../gate/saturation.ts';
 import { profileSchema } from '../schedule/profile.ts';
 import { targetingSchema } from '../schedule/targets.ts';
 import { traceOptionsSchema } from '../trace/options.ts';
@@ -67,8 +68,8 @@ export const runPlanSchema = z.strictObject({
   expectedDigests: z.record(templateName, z.array(digest).min(1).max(16)).default({}),
   limits: z
     .strictObject({
-      lagP99Ms: z.number().positive().default(5),
-      droppedRatio: z.number().min(0).max(1).default(0.01),
+      lagP99Ms: z.number().positive().default(defaultGeneratorLimits.lagP99Ms),
+      droppedRatio: z.number().min(0).max(1).default(defaultGeneratorLimits.droppedRatio),
     })
     .prefault({}),
   thresholds: z.array(z.string().min(1).max(500)).max(100).default([]),

@@ -220,6 +220,26 @@ describe('a run fails', () => {
   });
 });
 
+test('an interrupted run ends at once, keeps what it measured and fails as interrupted', async () => {
+  const abort = new AbortController();
+  await using server = await startStub((_request, response) => {
+    answerInvocation(response);
+    if (server.received === 10) abort.abort();
+  });
+  const plan = runPlanSchema.parse({
+    scenario: 'invoke',
+    url: server.url,
+    templates: ['hello'],
+    sampleEveryMs: 0,
+    limits: wideLimits,
+    loop: constant(50, 3_600_000),
+  });
+  const result = await run(plan, invoke, { signal: abort.signal });
+  assert.equal(result.run.isAborted, true);
+  assert.equal(result.outcomes.ok, server.received);
+  assert.match(result.verdict.reasons[0]!, /ended before its schedule/);
+});
+
 test('the warm-up is sent and left out of every figure', async () => {
   await using server = await startStub((_request, response) => answerInvocation(response));
   const result = await runAgainst(server.url, { loop: constant(50, 1_000), warmupMs: 400 });

@@ -1,7 +1,8 @@
 import { MessageChannel } from 'node:worker_threads';
 import { Tinypool } from 'tinypool';
-import type { GeneratorResult, Progress } from './generator.ts';
+import type { GeneratorResult } from './generator.ts';
 import type { RunPlan } from './plan.ts';
+import type { Progress } from './progress.ts';
 import type { WorkerTask } from './worker.ts';
 
 /** Runs a plan's generators in a thread each. Their progress is added up; the first failure ends all of them. */

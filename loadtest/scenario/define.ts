@@ -51,7 +51,7 @@ export interface RequestScenario<Options extends z.ZodType = z.ZodType> extends 
 }
 
 /** The checks of a session; `where` names the step, `machine` the machine or sandbox. */
-export interface SessionCheck {
+interface SessionCheck {
   firstUse(where: string, machine: string, failure: string | null): void;
   randomBytes(where: string, machine: string, hex: string): void;
   guestClock(where: string, machine: string, clockMs: number, askedAt: number, answeredAt: number): void;

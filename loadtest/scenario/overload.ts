@@ -39,7 +39,7 @@ export const soak = defineScenario({
   kind: 'requests',
   name: 'soak',
   proves: 'that hours of moderate load neither fail, nor slow down, nor leave anything behind',
-  ranAgainst: 'stub',
+  ranAgainst: 'server',
   options: z.strictObject({
     ...invocationOptions,
     ratePerSecond: z.number().positive().max(100_000).default(20),

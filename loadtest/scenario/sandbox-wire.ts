@@ -19,7 +19,7 @@ const ranSchema = z.object({
 const snapshotSchema = z.object({ snapshot: z.string().min(1) });
 
 /** What a command in a sandbox came to. */
-export type Ran = z.output<typeof ranSchema>;
+type Ran = z.output<typeof ranSchema>;
 
 /** A sandbox of a session. Nothing here is timed: wrap calls in `session.step`. */
 export interface LoadSandbox {

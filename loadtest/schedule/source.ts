@@ -4,7 +4,7 @@ import { createRandom } from './random.ts';
 import { createTargeting, type Targeting } from './targets.ts';
 
 /** Arrivals computed ahead in one go. 4,096 of them take 96 KiB and, at 10,000/s, last 0.4 s. */
-export const blockSize = 4096;
+const blockSize = 4096;
 
 /** Arrivals in order of time, as columns, so that the sending loop reads numbers and allocates nothing. */
 export interface ArrivalBlock {

@@ -4,7 +4,7 @@ import { type GaugeName, gauges } from '../../resource/gauges.ts';
 import { lanesOf, percentileCurve } from '../figures.ts';
 
 /** One curve: `values` beside the chart's own x column; `null` is a gap. */
-export interface Curve {
+interface Curve {
   readonly label: string;
   /** Names a colour of the style sheet, the same for a start type in every chart. */
   readonly color: string;

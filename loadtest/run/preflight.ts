@@ -1,0 +1,76 @@
+import { createAdminClient, GatewayError, type NodeInfo } from '../../sdk/index.ts';
+import { checkNames } from '../check/check.ts';
+import type { LabelVocabulary } from '../gate/catalogue.ts';
+import { parseThreshold, type Threshold } from '../gate/expression.ts';
+import type { Scenario } from '../scenario/define.ts';
+import { profileDurationMs } from '../schedule/profile.ts';
+import type { RunPlan } from './plan.ts';
+
+/** The plan's thresholds and the scenario's own, parsed before anything is sent. */
+export function prepareThresholds(plan: RunPlan, scenario: Scenario): Threshold[] {
+  const parsed = scenario.options.safeParse(plan.scenarioOptions);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new GatewayError(
+      'invalid_request',
+      `options of scenario ${scenario.name}: ${issue?.path.join('.')} ${issue?.message}`,
+    );
+  }
+  const vocabulary: LabelVocabulary = {
+    template: plan.templates,
+    name: scenario.steps ?? [],
+    check: Object.keys(checkNames),
+  };
+  const texts = [...(scenario.thresholds?.(parsed.data) ?? []), ...plan.thresholds];
+  const thresholds = texts.map((text) => parseThreshold(text, vocabulary));
+  const onSchedule = thresholds.find(
+    ({ metric }) => metric.name === 'lag' || metric.name === 'late' || metric.name === 'dropped',
+  );
+  if (plan.loop.kind === 'closed' && onSchedule !== undefined) {
+    throw new GatewayError(
+      'invalid_request',
+      `threshold \`${onSchedule.text}\`: a closed loop has no schedule, so it has no ${onSchedule.metric.name}`,
+    );
+  }
+  return thresholds;
+}
+
+/** Refuses combinations that each part of a plan allows alone. */
+export function checkPlan(plan: RunPlan, writesRaw: boolean): void {
+  const fail = (message: string) => {
+    throw new GatewayError('invalid_request', message);
+  };
+  if (writesRaw && plan.workers > 1) fail('raw samples need --workers 1');
+  if (plan.loop.kind === 'open' && plan.warmupMs >= profileDurationMs(plan.loop.profile)) {
+    fail('the warm-up is as long as the whole schedule');
+  }
+  if (plan.loop.kind === 'closed' && plan.warmupMs >= plan.loop.durationMs) {
+    fail('the warm-up is as long as the run');
+  }
+  if (plan.targeting.kind === 'weighted' && plan.targeting.weights.length !== plan.templates.length) {
+    fail(`${plan.targeting.weights.length} weights were given for ${plan.templates.length} templates`);
+  }
+}
+
+/** One connection before a whole schedule is fired at nothing. */
+export async function checkReachable(plan: RunPlan): Promise<void> {
+  try {
+    const answer = await fetch(new URL('/healthz', plan.url), { signal: AbortSignal.timeout(5_000) });
+    await answer.body?.cancel();
+  } catch (cause) {
+    throw new GatewayError('invalid_request', `nothing answers at ${plan.url}; is \`snapgate up\` running?`, {
+      field: 'url',
+      cause,
+    });
+  }
+}
+
+/** What the nodes say of themselves; `null` where nobody answers that. */
+export const askNodes = (plan: RunPlan): Promise<NodeInfo[] | null> =>
+  createAdminClient({
+    url: plan.url,
+    timeoutMs: 2_000,
+    ...(plan.apiKeys[0] === undefined ? {} : { apiKey: plan.apiKeys[0] }),
+  })
+    .nodes()
+    .catch(() => null);
