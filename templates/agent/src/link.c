@@ -97,10 +97,25 @@ bool link_listen(struct link *link, struct loop *loop, const char *path) {
   return false;
 }
 
+/*
+ * The port's hang-up is late news: the kernel handles it in a work queue, bytes in the interrupt. After a restore it may
+ * come behind the next host's preamble, whose session it must not end. So it is believed only when it lasts; a new
+ * host needs no hang-up before it, because its preamble begins a new session anyway.
+ */
 static ssize_t hung_up(struct link *link) {
-  if (link->is_port) loop_arm(link->loop, &link->retry, LINK_RETRY_MS);
-  else link_hang_up(link);
-  return -1;
+  if (!link->is_port) {
+    link_hang_up(link);
+    return -1;
+  }
+  uint64_t now = monotonic_ms();
+  if (link->hung_up_at == 0) link->hung_up_at = now;
+  loop_arm(link->loop, &link->retry, LINK_RETRY_MS);
+  return now - link->hung_up_at >= LINK_RETRY_MS ? -1 : 0;
+}
+
+static void note_host(struct link *link) {
+  link->hung_up_at = 0;
+  loop_disarm(link->loop, &link->retry);
 }
 
 ssize_t link_read(struct link *link, void *buffer, size_t length) {
@@ -110,13 +125,13 @@ ssize_t link_read(struct link *link, void *buffer, size_t length) {
   }
   ssize_t size = read(link->watch.fd, buffer, length);
   if (size > 0) {
-    if (link->is_port) loop_disarm(link->loop, &link->retry);
+    note_host(link);
     return size;
   }
   if (size < 0 && errno == EINTR) return 0;
   link->is_readable = false;
   if (size < 0 && errno == EAGAIN) {
-    if (link->is_port) loop_disarm(link->loop, &link->retry);
+    note_host(link);
     return 0;
   }
   return hung_up(link);

@@ -17,10 +17,12 @@ struct link {
   /* Edge-triggered: set by an event, cleared when a read finds nothing more. */
   bool is_readable;
   bool is_port;
-  /* The port tells of a new host by an event; this retry only bounds what a lost event could cost. */
+  /* When the port first reported that no host is there; 0 while one is. */
+  uint64_t hung_up_at;
   struct timer retry;
 };
 
+/* A port that reported a hang-up is asked again this often, and believed when it still says so after that time. */
 enum { LINK_RETRY_MS = 500 };
 
 /* Finds the port by its name in sysfs and opens it, for root only. False with errno. */
