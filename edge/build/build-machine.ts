@@ -4,10 +4,9 @@ import { randomName } from '../../sdk/index.ts';
 import type { BuildMachine, GuestExit, GuestHttpAnswer, GuestRunOptions } from '../../templates/index.ts';
 import type { ProcessStatus, SandboxChannel } from '../guest/index.ts';
 import { GuestHttp } from '../machine/guest-http.ts';
+import { serviceId, serviceTail } from '../machine/service-output.ts';
 import type { VmmProcess } from '../vmm/port.ts';
 
-const serviceId = 'service';
-const serviceTailBytes = 16 * 1024;
 /** Time for the service to handle closed connections, under emulation and load. */
 const serviceNoticeMs = 200;
 
@@ -81,17 +80,8 @@ export class ChannelBuildMachine implements BuildMachine {
     return status.state === 'running' ? null : toExit(status);
   }
 
-  async serviceOutput(options: { readonly signal: AbortSignal }): Promise<string> {
-    const read = async (name: 'stdout' | 'stderr') => {
-      const output: Readable = await this.channel.processOutput(serviceId, name, {
-        offset: -serviceTailBytes,
-        follow: false,
-        signal: options.signal,
-      });
-      return (await output.setEncoding('utf8').toArray()).join('');
-    };
-    const [stdout, stderr] = [await read('stdout'), await read('stderr')];
-    return `${stdout}${stderr}`.slice(-serviceTailBytes);
+  serviceOutput(options: { readonly signal: AbortSignal }): Promise<string> {
+    return serviceTail(this.channel, options);
   }
 
   async http(

@@ -3,8 +3,12 @@ import type { MachineId, VersionDigest } from '../../sdk/index.ts';
 import type { SandboxChannel } from '../guest/index.ts';
 import type { PausedVmm, RunningVmm, VmmProcess } from '../vmm/port.ts';
 import type { GuestHttp } from './guest-http.ts';
+import type { RestorableVersion } from './source.ts';
 
 export interface MachineParts {
+  readonly version: RestorableVersion;
+  /** What the agent in it expects of its host. */
+  readonly channelToken: string;
   readonly digest: VersionDigest;
   readonly channel: SandboxChannel;
   /** Null for templates without a start command. */
@@ -59,6 +63,21 @@ export class Machine implements PoolMachine {
   /** The VMM behind it, for page statistics and adoption; its phase is this machine's affair. */
   get vmm(): VmmProcess {
     return this.#parts.vmm;
+  }
+
+  /** The VMM while its guest runs, for a sandbox that takes it over; null when it is parked or gone. */
+  get running(): RunningVmm | null {
+    return this.#phase.name === 'serving' ? this.#phase.vmm : null;
+  }
+
+  /** What it was restored from. */
+  get version(): RestorableVersion {
+    return this.#parts.version;
+  }
+
+  /** What the agent in it expects of its host; 64 hex digits. */
+  get channelToken(): string {
+    return this.#parts.channelToken;
   }
 
   get channel(): SandboxChannel {

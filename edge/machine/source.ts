@@ -9,11 +9,13 @@ import {
   type VersionDigest,
 } from '../../sdk/index.ts';
 import type { TemplateDefinition } from '../../templates/index.ts';
+import { toMessage } from '../errors.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { BlankVmm, MachineShape, SnapshotFiles, Vmm } from '../vmm/port.ts';
 import { GuestHttp } from './guest-http.ts';
 import { machineIdentity, resumeGuest } from './identity.ts';
 import { Machine } from './machine.ts';
+import { serviceTail } from './service-output.ts';
 
 /** All that is needed to make machines of one version. */
 export interface RestorableVersion {
@@ -56,6 +58,19 @@ export class Blank implements BlankMachine {
   }
 }
 
+/** Time for a guest that failed to say why. */
+const lastWordsMs = 1_000;
+
+/** A restore that failed after the guest could speak. */
+class LastWords extends Error {
+  readonly output: string;
+
+  constructor(output: string, cause: unknown) {
+    super('a restored machine was unfit', { cause });
+    this.output = output;
+  }
+}
+
 /** Runs the hook that lets a template reseed what the kernel can't, and fails closed. */
 export async function runHook(
   http: GuestHttp,
@@ -63,7 +78,14 @@ export async function runHook(
   options: { readonly signal: AbortSignal },
 ): Promise<void> {
   const signal = AbortSignal.any([options.signal, AbortSignal.timeout(hook.timeoutMs)]);
-  const answer = await http.probe({ method: hook.method, path: hook.http }, { signal });
+  const answer = await http
+    .probe({ method: hook.method, path: hook.http }, { signal })
+    .catch((cause: unknown) => {
+      throw new GatewayError('restore_failed', `hook ${hook.http} got no answer: ${toMessage(cause)}`, {
+        component: 'guest',
+        cause,
+      });
+    });
   if (answer.status >= 300) {
     throw new GatewayError('restore_failed', `hook ${hook.http} answered ${answer.status}`, {
       component: 'guest',
@@ -98,6 +120,8 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
     const hook = definition.hooks.afterRestore;
     const token = randomBytes(32).toString('hex');
     const machine = new Machine({
+      version,
+      channelToken: token,
       digest: version.digest,
       channel,
       http,
@@ -124,9 +148,17 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
       }
       return machine;
     } catch (error) {
+      const output = await lastWords(machine);
       await machine.dispose('restore failed');
-      throw error;
+      throw new LastWords(output, error);
     }
+  }
+
+  /** What service and console said last; empty when the guest tells nothing any more. */
+  async function lastWords(machine: Machine): Promise<string> {
+    const signal = AbortSignal.timeout(lastWordsMs);
+    const service = start === undefined ? '' : await serviceTail(machine.channel, { signal }).catch(() => '');
+    return service + (await machine.consoleTail().catch(() => ''));
   }
 
   return {
@@ -149,14 +181,14 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
         deps.onMachine?.(machine, version);
         return machine;
       } catch (error) {
-        const output = await vmm.consoleTail().catch(() => '');
+        const output = error instanceof LastWords ? error.output : await vmm.consoleTail().catch(() => '');
+        const cause = error instanceof LastWords ? error.cause : error;
         await vmm.dispose();
-        if (error instanceof GatewayError && error.details.output !== undefined) throw error;
-        if (options.signal.aborted) throw error;
-        const message = error instanceof Error ? error.message : String(error);
-        throw new GatewayError('restore_failed', `${definition.name}: ${message}`, {
+        if (options.signal.aborted) throw cause;
+        if (cause instanceof GatewayError && cause.details.output !== undefined) throw cause;
+        throw new GatewayError('restore_failed', `${definition.name}: ${toMessage(cause)}`, {
           component: 'edge',
-          cause: error,
+          cause,
           output,
         });
       }
