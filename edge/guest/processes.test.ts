@@ -287,6 +287,15 @@ describe('input', () => {
     assert.equal((await follow('slow-reader')).trim(), '2000000');
   });
 
+  it('that was all taken counts, although the process ended before the request did', async () => {
+    for (let i = 0; i < 20; i++) {
+      await channel.startProcess(sh('quick', 'read line', { stdin: true }), soon());
+      const written = await channel.writeStdin('quick', Buffer.from('line\n'), { offset: 0, ...soon() });
+      assert.deepEqual(written, { offset: 5 });
+      await channel.waitProcess('quick', soon());
+    }
+  });
+
   it('is refused when the process has ended or never had any', async () => {
     await channel.startProcess(sh('ends', 'exec <&-; sleep 0.2', { stdin: true }), soon());
     const big = Buffer.alloc(500_000, 120);

@@ -9,19 +9,32 @@
 static void detach(struct writer *writer) {
   struct process *process = writer->process;
   if (!process) return;
+  writer->accepted = process->stdin_offset;
   loop_remove(&process->agent->loop, &process->stdin_watch);
   process->writer = NULL;
   writer->process = NULL;
 }
 
+static void answer(struct writer *writer) {
+  struct text body = {0};
+  text_addf(&body, "{\"offset\":%llu}", (unsigned long long)writer->accepted);
+  request_json(writer->request, 200, &body);
+}
+
+static void refuse(struct writer *writer) {
+  request_fail(writer->request, FAIL_CONFLICT, "the process reads no more input");
+}
+
 void stdin_close(struct process *process) {
   struct writer *writer = process->writer;
   if (writer) {
-    struct request *request = writer->request;
-    request_consumed(request, writer->queue.length);
+    bool has_rest = writer->queue.length > 0;
+    request_consumed(writer->request, writer->queue.length);
     queue_free(&writer->queue);
     detach(writer);
-    request_fail(request, FAIL_CONFLICT, "the process reads no more input");
+    /* When the process took all there was and ended, the body may end well too: that is only known when it ends. */
+    if (has_rest) refuse(writer);
+    else if (writer->request->is_body_ended) answer(writer);
   }
   if (process->stdin_fd >= 0) close(process->stdin_fd);
   process->stdin_fd = -1;
@@ -29,13 +42,10 @@ void stdin_close(struct process *process) {
 
 static void finish(struct writer *writer) {
   struct process *process = writer->process;
-  struct request *request = writer->request;
-  struct text body = {0};
-  text_addf(&body, "{\"offset\":%llu}", (unsigned long long)process->stdin_offset);
   bool is_closing = writer->is_closing;
   detach(writer);
   if (is_closing && !process->has_pty) stdin_close(process);
-  request_json(request, 200, &body);
+  answer(writer);
 }
 
 /* Waits until the descriptor takes more; without that, the request can't go on. */
@@ -88,6 +98,8 @@ static void on_body(struct request *request, const uint8_t *bytes, size_t length
   struct process *process = writer->process;
   if (!process) {
     request_consumed(request, length);
+    writer->offset += length;
+    if (writer->offset > writer->accepted) refuse(writer);
     return;
   }
   uint64_t expected = process->stdin_offset + writer->queue.length;
@@ -108,6 +120,7 @@ static void on_body(struct request *request, const uint8_t *bytes, size_t length
 static void on_body_end(struct request *request) {
   struct writer *writer = request->state;
   if (writer->process) flush(writer);
+  else answer(writer);
 }
 
 static void on_close(struct request *request) {

@@ -58,6 +58,8 @@ struct writer {
   struct process *process;
   /* Offset of the next byte of the body. */
   uint64_t offset;
+  /* What the process had taken when it was last asked; stays true when it has gone. */
+  uint64_t accepted;
   struct queue queue;
   bool is_closing;
 };
