@@ -38,7 +38,7 @@ const bootTimeoutMs = 120_000;
  */
 const buildClockLagMs = 2 * 3_600_000;
 
-export const shapeOf = (
+const shapeOf = (
   definition: TemplateDefinition,
   image: Pick<GuestImage, 'rootPath'>,
 ): MachineShape => ({ ...definition.resources, rootPath: image.rootPath });

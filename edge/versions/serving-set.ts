@@ -30,7 +30,7 @@ interface Served {
 }
 
 /** What a definition says about its pool, in the pool's terms. */
-export function poolOptions(definition: TemplateDefinition): PoolOptions {
+function poolOptions(definition: TemplateDefinition): PoolOptions {
   const { pool, reuse, admission, ttl, maxInvocations } = definition;
   return {
     ...pool,
