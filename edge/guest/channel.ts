@@ -106,7 +106,7 @@ export class Channel implements SandboxChannel {
     const call = { method: 'GET', target, subject: 'process', signal: options.signal } as const;
     const answer = await begin(this.#session, call);
     await refuse(answer, call);
-    return new AnswerBody(answer.stream);
+    return new AnswerBody(answer.stream, options.signal);
   }
 
   async writeStdin(

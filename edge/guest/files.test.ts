@@ -154,6 +154,15 @@ describe('reading a file', () => {
     await assert.rejects(channel.readFile(agent.socketPath, soon()), (error) => isGatewayError(error));
   });
 
+  it('ends with its signal', async () => {
+    await writeFile(`${root}/large`, Buffer.alloc(30_000_000));
+    const stop = new AbortController();
+    const body = await channel.readFile(`${root}/large`, { signal: stop.signal });
+    await once(body, 'data');
+    stop.abort();
+    await assert.rejects(body.toArray(), is('cancelled'));
+  });
+
   it('whose channel is lost fails instead of looking complete', async () => {
     await writeFile(`${root}/large`, Buffer.alloc(30_000_000));
     const own = await agent.connect();

@@ -27,7 +27,7 @@ export function fileCalls(session: ClientHttp2Session) {
   async function streamed(call: Call) {
     const answer = await begin(session, call);
     await refuse(answer, call);
-    return new AnswerBody(answer.stream);
+    return new AnswerBody(answer.stream, call.signal);
   }
 
   async function post(path: string, body: Readonly<Record<string, unknown>>, signal: AbortSignal) {
@@ -92,7 +92,7 @@ export function fileCalls(session: ClientHttp2Session) {
       const { signal, user, isRecursive } = options;
       const where = target('/v1/files/watch', { path, user, recursive: flag(isRecursive) });
       const stream = await streamed({ method: 'GET', target: where, subject, signal });
-      return jsonLines(stream, answers.event, signal);
+      return jsonLines(stream, answers.event);
     },
   };
 }

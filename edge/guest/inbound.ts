@@ -1,6 +1,6 @@
 import type { ClientHttp2Stream } from 'node:http2';
 import { Readable } from 'node:stream';
-import { unreachable } from './errors.ts';
+import { fromAbort, unreachable } from './errors.ts';
 import { cancel } from './exchange.ts';
 
 /**
@@ -33,15 +33,23 @@ export function feed(stream: ClientHttp2Stream, target: Readable): () => void {
   return () => stream.resume();
 }
 
-/** The body of an answer. Destroying it resets the stream; a body that was cut off is an error, never a short read. */
+/**
+ * The body of an answer. Destroying it, or the signal, resets the stream; a body that was cut off is an error, never a
+ * short read.
+ */
 export class AnswerBody extends Readable {
   readonly #stream: ClientHttp2Stream;
   readonly #more: () => void;
+  readonly #ignore: () => void;
 
-  constructor(stream: ClientHttp2Stream) {
+  constructor(stream: ClientHttp2Stream, signal: AbortSignal) {
     super({ highWaterMark: 64 * 1024 });
     this.#stream = stream;
     this.#more = feed(stream, this);
+    const onAbort = () => this.destroy(fromAbort(signal));
+    signal.addEventListener('abort', onAbort, { once: true });
+    this.#ignore = () => signal.removeEventListener('abort', onAbort);
+    if (signal.aborted) onAbort();
   }
 
   override _read(): void {
@@ -49,6 +57,7 @@ export class AnswerBody extends Readable {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#ignore();
     if (!this.readableEnded) cancel(this.#stream);
     done(error);
   }

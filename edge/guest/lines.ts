@@ -1,22 +1,16 @@
 import type { Readable } from 'node:stream';
 import { isGatewayError } from '../../sdk/index.ts';
-import { fromAbort, unreachable } from './errors.ts';
+import { unreachable } from './errors.ts';
 
 /** Longest line the guest may send: a path of 4 KiB in which every byte is escaped, twice, and the rest of a row. */
 const lineBytesMax = 64 * 1024;
 
 /**
- * The lines of a body, each parsed as JSON and checked. The body is destroyed when the reader stops early, when the signal
- * aborts, and when the guest sends anything else.
- * @throws GatewayError `guest_unreachable`, `cancelled`
+ * The lines of a body, each parsed as JSON and checked. The body is destroyed when the reader stops early and when the
+ * guest sends anything else.
+ * @throws GatewayError `guest_unreachable`, or what ended the body
  */
-export async function* jsonLines<T>(
-  body: Readable,
-  check: (value: unknown) => T,
-  signal: AbortSignal,
-): AsyncGenerator<T> {
-  const onAbort = () => body.destroy(fromAbort(signal));
-  signal.addEventListener('abort', onAbort, { once: true });
+export async function* jsonLines<T>(body: Readable, check: (value: unknown) => T): AsyncGenerator<T> {
   let pending: Buffer = Buffer.alloc(0);
   try {
     for await (const chunk of body as AsyncIterable<Buffer>) {
@@ -33,7 +27,6 @@ export async function* jsonLines<T>(
       ? error
       : unreachable('the guest sent something that is no line of JSON', error);
   } finally {
-    signal.removeEventListener('abort', onAbort);
     body.destroy();
   }
 }

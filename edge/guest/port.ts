@@ -69,7 +69,10 @@ export interface OutputOptions {
   readonly signal: AbortSignal;
 }
 
-/** A session with one agent. Closing it harms no process in the guest. */
+/**
+ * A session with one agent. Closing it harms no process in the guest. A signal ends its call and, where the call gives a
+ * body, that body too; a tunnel, once open, is its owner's. A body that was cut off is an error, never a short read.
+ */
 export interface GuestChannel extends AsyncDisposable {
   /** Settles when the session ended (peer gone, protocol error, closed by us). Never rejects. */
   readonly closed: Promise<void>;
