@@ -70,8 +70,8 @@ function violations(answers: readonly Answer[]): Partial<Record<CheckName, numbe
         idFor: (one) => probeId(run, one.sequence),
         canaryFor: () => canaryOf('own'),
         tenants: 1,
-        seesAllRequests: true,
       },
+      seesAllRequests: true,
     },
   );
   for (const [sequence, answer] of answers.entries()) suite.examine(exchange(sequence, answer));

@@ -30,14 +30,15 @@ export function createCheckSuite(
       readonly idFor: (exchange: Exchange) => string;
       readonly canaryFor: (exchange: Exchange) => string;
       readonly tenants: number;
-      readonly seesAllRequests: boolean;
     } | null;
+    /** False when other generators send to the same templates, so that some counts can't be complete. */
+    readonly seesAllRequests: boolean;
   },
 ): CheckSuite {
   const { describe } = deps;
   const headerChecks: Check[] = [
     createFreshCloneCheck(describe),
-    createStartTypeCheck(describe),
+    createStartTypeCheck(describe, options),
     createDigestCheck(describe, options.expectedDigests),
     createRetryAfterCheck(describe),
   ];
@@ -53,9 +54,9 @@ export function createCheckSuite(
       }),
     };
   }
-  const { idFor, canaryFor, tenants, seesAllRequests } = options.probe;
+  const { idFor, canaryFor, tenants } = options.probe;
   const random = createRandomBytesCheck(describe);
-  const invocations = createInvocationsCheck(describe, idFor, { seesAllRequests });
+  const invocations = createInvocationsCheck(describe, idFor, options);
   const checks: Check[] = [
     ...headerChecks,
     random,

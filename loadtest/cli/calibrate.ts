@@ -29,7 +29,7 @@ export function calibrateCommand(deps: LoadtestDeps): Command {
             ? `${JSON.stringify(found, null, 2)}\n`
             : `${Math.round(found.answeredPerSecond)}/s of ${flags.rate}/s answered, ${found.cpuUsPerRequest} µs of CPU per request
 at 70 % of the rate: sent late by p50 ${formatMs(found.lagP50Ms)}, p99 ${formatMs(found.lagP99Ms)} (allowed ${formatMs(flags.maxLag)})
-${isReached ? 'REACHED' : `NOT REACHED (load average before: ${found.loadAverage})`}\n`,
+${isReached ? 'REACHED' : `NOT REACHED: the kernel took the core from the generator ${found.preemptions} times; load average before: ${found.loadAverage}`}\n`,
         );
         deps.setExitCode(isReached ? loadtestExitCodes.passed : loadtestExitCodes.failed);
       }),

@@ -88,6 +88,9 @@ export const resultSchema = z.strictObject({
     lag: summarySchema.nullable().describe('null in a closed loop, which has no schedule'),
     cpuUsPerRequest: ms,
     eventLoopUtilization: z.number(),
+    preemptions: count.describe(
+      'times the kernel took the core from the generator: why it lags on a busy host',
+    ),
     overhead: z
       .strictObject({ p50Ms: ms, p99Ms: ms, samples: count })
       .describe('service time against a server in this process; subtracted from nothing'),

@@ -156,6 +156,7 @@ function generatorTable(result: Result): string {
         formatMs(generator.lag?.maxMs ?? null),
         `${generator.cpuUsPerRequest} µs`,
         `${(generator.eventLoopUtilization * 100).toFixed(0)} %`,
+        `${generator.preemptions} times`,
         `${formatMs(generator.overhead.p50Ms)} / ${formatMs(generator.overhead.p99Ms)}`,
       ],
     ],

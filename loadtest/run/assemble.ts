@@ -29,6 +29,7 @@ export interface Gathered {
   readonly backgroundFailures: readonly string[];
   readonly cpuMs: number;
   readonly eventLoopUtilization: number;
+  readonly preemptions: number;
   readonly overhead: Overhead;
   readonly rawLinesDropped: number;
 }
@@ -66,6 +67,7 @@ export function assembleResult(gathered: Gathered, thresholds: readonly Threshol
       lag: isClosed ? null : lag.summary(),
       cpuUsPerRequest: counters.sent === 0 ? 0 : Math.round((gathered.cpuMs * 1000) / counters.sent),
       eventLoopUtilization: Math.round(gathered.eventLoopUtilization * 1000) / 1000,
+      preemptions: gathered.preemptions,
       overhead: gathered.overhead,
       rawLinesDropped: gathered.rawLinesDropped,
     },

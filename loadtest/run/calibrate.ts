@@ -13,6 +13,8 @@ export interface Calibration {
   readonly lagP50Ms: number | null;
   readonly lagP99Ms: number | null;
   readonly cpuUsPerRequest: number;
+  /** How often the kernel took the core from the generator in the second run. */
+  readonly preemptions: number;
   readonly loadAverage: number;
 }
 
@@ -54,6 +56,7 @@ export async function calibrate(options: {
       lagP50Ms: eased.generator.lag?.p50Ms ?? null,
       lagP99Ms: eased.generator.lag?.p99Ms ?? null,
       cpuUsPerRequest: full.generator.cpuUsPerRequest,
+      preemptions: eased.generator.preemptions,
       loadAverage: full.environment.loadAverage,
     };
   } finally {

@@ -38,6 +38,8 @@ export interface GeneratorResult {
   readonly cpuMs: number;
   /** Share of the time in which the event loop was busy, 0–1. */
   readonly eventLoopUtilization: number;
+  /** How often the kernel took the core from this process in favour of another. */
+  readonly preemptions: number;
 }
 
 /** Milliseconds between the call and the first arrival: connections and timers are in place by then. */
@@ -111,6 +113,7 @@ export async function generate(
         });
 
   const cpuBefore = process.cpuUsage();
+  const preemptedBefore = process.resourceUsage().involuntaryContextSwitches;
   const loopBefore = performance.eventLoopUtilization();
   const timer = setInterval(() => deps.onProgress(progressOf(recorder, launcher, now())), progressEveryMs);
   stack.defer(() => clearInterval(timer));
@@ -134,6 +137,7 @@ export async function generate(
     backgroundFailure,
     cpuMs: (cpu.user + cpu.system) / 1000,
     eventLoopUtilization: performance.eventLoopUtilization(loopBefore).utilization,
+    preemptions: process.resourceUsage().involuntaryContextSwitches - preemptedBefore,
   };
 }
 
@@ -229,12 +233,12 @@ function createChecks(plan: RunPlan, shard: Shard, runId: string, tenants: Tenan
     },
     {
       expectedDigests,
+      seesAllRequests: shard.count === 1,
       probe: plan.probe
         ? {
             idFor: (exchange) => probeId(runId, exchange.sequence),
             canaryFor: tenants.canaryFor,
             tenants: tenants.count,
-            seesAllRequests: shard.count === 1,
           }
         : null,
     },

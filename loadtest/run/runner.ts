@@ -78,8 +78,10 @@ export async function run(plan: RunPlan, scenario: Scenario, hooks: RunHooks = {
       checks: mergeChecks(generated, plan.workers),
       leaks,
       backgroundFailures: generated.map((one) => one.backgroundFailure).filter((failure) => failure !== null),
-      cpuMs: generated.reduce((sum, one) => sum + one.cpuMs, 0),
+      cpuMs: measured.cpuMs,
       eventLoopUtilization: Math.max(0, ...generated.map((one) => one.eventLoopUtilization)),
+      // Threads of one process share the count.
+      preemptions: Math.max(0, ...generated.map((one) => one.preemptions)),
       overhead,
       rawLinesDropped: measured.rawLinesDropped,
     },
@@ -92,6 +94,7 @@ interface Measured {
   readonly recorder: Recorder;
   readonly repeats: Result['repeats'];
   readonly generated: readonly GeneratorResult[];
+  readonly cpuMs: number;
   readonly rawLinesDropped: number;
 }
 
@@ -106,6 +109,7 @@ async function runRepeats(
   const recorder = newRecorder(plan);
   const repeats: Result['repeats'] = [];
   const generated: GeneratorResult[] = [];
+  let cpuMs = 0;
   for (let repeat = 0; repeat < plan.repeats && !signal.aborted; repeat++) {
     if (repeat > 0) await sleep(plan.restMs, undefined, { signal }).catch(() => undefined);
     hooks.onPhase?.(plan.repeats > 1 ? `repeat ${repeat + 1} of ${plan.repeats}` : 'running');
@@ -121,8 +125,10 @@ async function runRepeats(
     repeats.push(summarizeRepeat(recorded, startedAt));
     recorder.merge(recorded.snapshot());
     generated.push(...ofRepeat);
+    // Threads of one process share the count.
+    cpuMs += Math.max(0, ...ofRepeat.map((one) => one.cpuMs));
   }
-  return { recorder, repeats, generated, rawLinesDropped: raw?.dropped ?? 0 };
+  return { recorder, repeats, generated, cpuMs, rawLinesDropped: raw?.dropped ?? 0 };
 }
 
 /** Samples the server until it is disposed; `null` when the plan wants none. */

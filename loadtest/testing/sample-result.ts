@@ -51,6 +51,7 @@ export function sampleResult(
       lag: summary,
       cpuUsPerRequest: 50,
       eventLoopUtilization: 0.1,
+      preemptions: 0,
       overhead: { p50Ms: 0.05, p99Ms: 0.2, samples: 100 },
       rawLinesDropped: 0,
     },

@@ -203,6 +203,7 @@ function generatorTable(result: Result): string {
         'own floor p50 / p99 (not subtracted)',
         `${formatMs(generator.overhead.p50Ms)} / ${formatMs(generator.overhead.p99Ms)}`,
       ],
+      ['core taken away by the kernel', `${generator.preemptions} times`],
       ['threads', String(generator.workers)],
     ],
   );
