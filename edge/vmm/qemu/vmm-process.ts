@@ -144,10 +144,7 @@ export class VmmProcess {
   /** Disposes and answers the error to throw, with the last lines of VMM and guest. */
   async fail(cause: unknown, what: string, codes: FailureCodes): Promise<GatewayError> {
     this.#handle.kill();
-    const deadline = new AbortController();
-    const late = sleep(killDeadlineMs, null, { signal: deadline.signal }).catch(() => null);
-    const exit = await Promise.race([this.exited, late]);
-    deadline.abort();
+    const exit = await this.#exitWithin(killDeadlineMs);
     const lines = { stderr: exit?.stderrTail ?? '', console: exit?.consoleTail ?? this.consoleTail() };
     const error = toVmmError(cause, what, codes, lines);
     await this.dispose().catch(() => {});
@@ -157,7 +154,7 @@ export class VmmProcess {
   /** Marks the coming end as asked for and waits for it; kills when it does not come. */
   async awaitEnd(timeoutMs: number): Promise<void> {
     this.#isEndExpected = true;
-    if ((await Promise.race([this.#handle.ended, sleep(timeoutMs, null)])) === null) this.#handle.kill();
+    if ((await this.#exitWithin(timeoutMs)) === null) this.#handle.kill();
     await this.exited;
   }
 
@@ -186,16 +183,22 @@ export class VmmProcess {
     return this.#disposal;
   }
 
+  /** Null when it does not end in time; leaves no timer behind that would keep the edge alive. */
+  async #exitWithin(timeoutMs: number): Promise<VmmExit | null> {
+    const deadline = new AbortController();
+    const late = sleep(timeoutMs, null, { signal: deadline.signal }).catch(() => null);
+    const exit = await Promise.race([this.exited, late]);
+    deadline.abort();
+    return exit;
+  }
+
   async #dispose(): Promise<void> {
     if (this.#isDetached) return;
     this.#isEndExpected = true;
     this.#lifecycle = { phase: 'over' };
     this.#handle.kill();
     this.#handle.check();
-    const deadline = new AbortController();
-    const late = sleep(killDeadlineMs, null, { signal: deadline.signal }).catch(() => null);
-    const exit = await Promise.race([this.exited, late]);
-    deadline.abort();
+    const exit = await this.#exitWithin(killDeadlineMs);
     this.#qmp?.close();
     this.#console?.close();
     clearInterval(this.#stderrTimer);
