@@ -64,11 +64,7 @@ export function fileCalls(session: ClientHttp2Session) {
     async list(path: string, options: Acting & { readonly depth?: number }): Promise<AsyncIterable<FileRow>> {
       const { signal, user, depth } = options;
       const where = target('/v1/files/list', { path, user, depth });
-      return jsonLines(
-        await streamed({ method: 'GET', target: where, subject, signal }),
-        answers.row,
-        signal,
-      );
+      return jsonLines(await streamed({ method: 'GET', target: where, subject, signal }), answers.row);
     },
 
     makeDirectory(path: string, { signal, user, mode }: Acting & { readonly mode?: number }): Promise<void> {
