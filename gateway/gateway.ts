@@ -5,6 +5,7 @@ import type { ServerOptions as TlsOptions } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import type { Logger } from 'pino';
+import type { SandboxEdge } from '../edge/client/index.ts';
 import type { Clock } from '../sdk/index.ts';
 import type { TemplateRegistry } from '../templates/index.ts';
 import { createApi } from './api/app.ts';
@@ -15,6 +16,8 @@ import type { KeyStore } from './keys/store.ts';
 import { createGatewayMetrics } from './metrics.ts';
 import type { GatewayOptions } from './options.ts';
 import type { Placement } from './placement.ts';
+import type { IdempotencyStore } from './sandboxes/idempotency.ts';
+import { createPortDoor } from './sandboxes/port-door.ts';
 import { createGatewayServer } from './server.ts';
 import { createServing } from './serving.ts';
 
@@ -25,6 +28,10 @@ export interface GatewayDeps {
   readonly keys: KeyStore;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Absent: the sandbox routes answer `not_supported_yet`. */
+  readonly sandboxes?: SandboxEdge | undefined;
+  /** Absent: requests with an `Idempotency-Key` are refused. */
+  readonly idempotency?: IdempotencyStore | undefined;
   /** Uniform in [0, 1). Default `Math.random`: it draws versions and jitter, no secrets. */
   readonly random?: () => number;
 }
@@ -52,7 +59,7 @@ export interface Gateway extends AsyncDisposable {
 
 /** @param options from `gatewayOptionsSchema`, defaults filled in */
 export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gateway {
-  const { clock, log, registry, keys, placement } = deps;
+  const { clock, log, registry, keys, placement, sandboxes, idempotency } = deps;
   const random = deps.random ?? Math.random;
   const { limits, timeouts } = options;
   const metrics = createGatewayMetrics();
@@ -62,24 +69,24 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
   let isDraining = false;
   let disposing: Promise<void> | undefined;
 
-  const functions = createFunctionDoor(
-    {
-      registry,
-      keys,
-      placement,
-      serving,
-      clock,
-      log,
-      metrics,
-      random,
-      connections: new ConnectionWatch(),
-      isDraining: () => isDraining,
-      isTrustedPeer: createTrustCheck(options.trustedProxies),
-    },
-    { ...limits, ...timeouts },
-  );
+  const shared = {
+    keys,
+    clock,
+    log,
+    metrics,
+    connections: new ConnectionWatch(),
+    isDraining: () => isDraining,
+    isTrustedPeer: createTrustCheck(options.trustedProxies),
+  };
+  const bounds = { ...limits, ...timeouts };
+  const functions = createFunctionDoor({ ...shared, registry, placement, serving, random }, bounds);
+  const ports = createPortDoor({ ...shared, sandboxes }, bounds);
+  const whenIdle = () => Promise.all([functions.whenIdle(), ports.whenIdle()]);
   const isReady = () => serving.isReconciled && !isDraining;
-  const api = createApi({ registry, keys, placement, serving, clock, log, metrics, isReady }, options);
+  const api = createApi(
+    { registry, keys, placement, serving, sandboxes, idempotency, clock, log, metrics, isReady },
+    options,
+  );
   const listener = getRequestListener(api.fetch, { overrideGlobalObjects: false });
 
   const stopListening = () => Promise.all(Array.from(servers, (server) => closed(server)));
@@ -87,14 +94,14 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
     isDraining = true;
     const stopped = stopListening();
     for (const socket of sockets) socket.destroy();
-    await Promise.all([stopped, functions.whenIdle()]);
+    await Promise.all([stopped, whenIdle()]);
     servers.clear();
     serving[Symbol.dispose]();
   };
 
   return {
     async listen({ host, port, tls }) {
-      const server = createGatewayServer({ functions, api: listener, metrics, clock }, options, tls);
+      const server = createGatewayServer({ functions, ports, api: listener, metrics, clock }, options, tls);
       server.on('connection', (socket) => {
         sockets.add(socket);
         socket.once('close', () => sockets.delete(socket));
@@ -110,7 +117,7 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
     async close({ signal } = {}) {
       isDraining = true;
       const stopped = stopListening();
-      const idle = Promise.all([stopped, functions.whenIdle()]).then(() => {});
+      const idle = Promise.all([stopped, whenIdle()]).then(() => {});
       await (signal === undefined ? idle : Promise.race([idle, aborted(signal)]));
       disposing ??= dispose();
       await disposing;

@@ -3,7 +3,7 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import { DatabaseSync } from 'node:sqlite';
 import pino, { type Logger } from 'pino';
 import { z } from 'zod';
-import type { EdgeClient } from '../edge/client/index.ts';
+import type { EdgeClient, SandboxEdge } from '../edge/client/index.ts';
 import { GatewayError, systemClock } from '../sdk/index.ts';
 import { createTemplateRegistry } from '../templates/index.ts';
 import { redactedPaths } from './fields.ts';
@@ -11,6 +11,7 @@ import { createGateway } from './gateway.ts';
 import { createKeyStore, type KeyStore } from './keys/store.ts';
 import { gatewayOptionsSchema } from './options.ts';
 import { singleEdge } from './placement.ts';
+import { createIdempotencyStore } from './sandboxes/idempotency.ts';
 
 /** A service that runs until it is closed. */
 export interface RunningService {
@@ -89,7 +90,12 @@ async function localCredentials(
  * @param paths.state SQLite database @param paths.credentials written when the first key is made
  */
 export async function openGateway(
-  deps: { readonly edge: EdgeClient; readonly log: Logger },
+  deps: {
+    readonly edge: EdgeClient;
+    readonly log: Logger;
+    /** Absent where the node keeps no sandboxes. */
+    readonly sandboxes?: SandboxEdge | undefined;
+  },
   options: {
     readonly listen: string | undefined;
     readonly paths: { readonly state: string; readonly credentials: string };
@@ -102,7 +108,15 @@ export async function openGateway(
   const keys = stack.use(createKeyStore(db, { clock: systemClock }));
   const gateway = stack.use(
     createGateway(
-      { placement: singleEdge(deps.edge), registry, keys, clock: systemClock, log: deps.log },
+      {
+        placement: singleEdge(deps.edge),
+        registry,
+        keys,
+        clock: systemClock,
+        log: deps.log,
+        sandboxes: deps.sandboxes,
+        idempotency: createIdempotencyStore(db, { clock: systemClock }),
+      },
       gatewayOptionsSchema.parse({}),
     ),
   );

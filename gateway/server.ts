@@ -21,10 +21,14 @@ import { formatHead, problemAnswer } from './problem.ts';
 import { requestIdOf } from './request-id.ts';
 import { readRequestLine } from './request-line.ts';
 import { announcesBody, sendProblem } from './respond.ts';
+import type { PortDoor } from './sandboxes/port-door.ts';
+import { type PortRoute, parsePortRoute } from './sandboxes/port-route.ts';
 
 export interface ServerDeps {
   readonly functions: FunctionDoor;
-  /** Everything that is no function call. */
+  /** Ports of sandboxes. */
+  readonly ports: PortDoor;
+  /** Everything else. */
   readonly api: RequestListener;
   readonly metrics: GatewayMetrics;
   readonly clock: Clock;
@@ -33,6 +37,7 @@ export interface ServerDeps {
 /** Where a request goes. */
 type Dispatch =
   | { readonly door: 'function'; readonly route: FunctionRoute; readonly host: string }
+  | { readonly door: 'port'; readonly route: PortRoute; readonly host: string }
   | { readonly door: 'api'; readonly path: string };
 
 const functionMethods = 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS';
@@ -50,16 +55,20 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
   const dispatch = (request: IncomingMessage): Dispatch => {
     const { host, path } = readRequestLine(request, limits.headers);
     const route = parseRoute(host, path);
-    return route === null ? { door: 'api', path } : { door: 'function', route, host };
+    if (route !== null) return { door: 'function', route, host };
+    const port = parsePortRoute(path);
+    return port === null ? { door: 'api', path } : { door: 'port', route: port, host };
   };
 
   const onRequest = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     try {
       if (request.method === 'TRACE') throw methodRefused('TRACE');
       const target = dispatch(request);
-      if (target.door === 'function') {
+      if (target.door !== 'api') {
         const facts = { host: target.host, protocol: protocolOf(request) };
-        deps.functions.handle({ request, response, route: target.route, expectsContinue }, facts);
+        const incoming = { request, response, expectsContinue };
+        if (target.door === 'port') deps.ports.handle({ ...incoming, route: target.route }, facts);
+        else deps.functions.handle({ ...incoming, route: target.route }, facts);
         return;
       }
       request.url = target.path;
@@ -87,7 +96,7 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
     // Behind such a request a body and the first bytes of the new protocol could not be told apart.
     if (request.method !== 'GET' || announcesBody(request)) return false;
     try {
-      return dispatch(request).door === 'function';
+      return dispatch(request).door !== 'api';
     } catch {
       return false;
     }
@@ -96,9 +105,10 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
   const onUpgrade = (request: IncomingMessage, stream: Duplex, head: Buffer): void => {
     const socket = stream as Socket;
     const target = dispatch(request);
-    if (target.door !== 'function') throw new GatewayError('internal', 'an upgrade went to the wrong door');
+    if (target.door === 'api') throw new GatewayError('internal', 'an upgrade went to the wrong door');
     const facts = { host: target.host, protocol: protocolOf(request) };
-    deps.functions.upgrade({ request, socket, head, route: target.route }, facts);
+    if (target.door === 'port') deps.ports.upgrade({ request, socket, head, route: target.route }, facts);
+    else deps.functions.upgrade({ request, socket, head, route: target.route }, facts);
   };
 
   const serverOptions: ServerOptions = {

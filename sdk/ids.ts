@@ -20,6 +20,7 @@ const digestPattern = /^sha256:[0-9a-f]{64}$/;
 export const templateNamePattern = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
 export const isMachineId = (text: string): text is MachineId => machineIdPattern.test(text);
+export const isSandboxId = (text: string): text is SandboxId => machineIdPattern.test(text);
 export const isNodeId = (text: string): text is NodeId => nodeIdPattern.test(text);
 export const isVersionDigest = (text: string): text is VersionDigest => digestPattern.test(text);
 export const isTemplateName = (text: string): text is TemplateName => templateNamePattern.test(text);

@@ -5,6 +5,8 @@ import * as fields from '../fields.ts';
 import { credentialsOf } from '../keys/credential.ts';
 import type { GatewayOptions } from '../options.ts';
 import { requestIdOf } from '../request-id.ts';
+import { isOpenedByToken, takesBytes } from '../sandboxes/access.ts';
+import { sandboxRoutes } from '../sandboxes/routes.ts';
 import { allowedMethods } from './allowed-methods.ts';
 import { fleetRoutes } from './fleet.ts';
 import { healthRoutes } from './health.ts';
@@ -32,7 +34,10 @@ export function createApi(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<A
       authorization: context.req.header('authorization'),
       'x-api-key': context.req.header('x-api-key'),
     });
-    if (!credentials.some(({ key }) => deps.keys.verify(key) !== null)) {
+    const isAllowed =
+      credentials.some(({ key }) => deps.keys.verify(key) !== null) ||
+      (await isOpenedByToken(deps.sandboxes, context.req.path, credentials));
+    if (!isAllowed) {
       const message = credentials.length > 0 ? 'the API key is not valid' : 'an API key is needed';
       throw new GatewayError('unauthenticated', message);
     }
@@ -40,13 +45,16 @@ export function createApi(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<A
   });
   const limit = limitJson(jsonBytes);
   app.use('/v1/*', (context, next) =>
-    context.req.path.endsWith('/versions') ? next() : limit(context, next),
+    context.req.path.endsWith('/versions') || takesBytes(context.req.method, context.req.path)
+      ? next()
+      : limit(context, next),
   );
   app.route('/', healthRoutes(deps));
   app.route('/', templateRoutes(deps, options));
   app.route('/', publishRoutes(deps, options));
   app.route('/', fleetRoutes(deps));
   app.route('/', keyRoutes(deps.keys));
+  app.route('/', sandboxRoutes(deps));
   app.openAPIRegistry.registerComponent('securitySchemes', 'bearer', { type: 'http', scheme: 'bearer' });
   app.openAPIRegistry.registerComponent('securitySchemes', 'apiKey', {
     type: 'apiKey',

@@ -1,12 +1,14 @@
 /** What the route files share: one kind of router, one way to describe answers. */
 import { OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Logger } from 'pino';
+import type { SandboxEdge } from '../../edge/client/index.ts';
 import { type Clock, problemSchema } from '../../sdk/index.ts';
 import type { TemplateRegistry } from '../../templates/index.ts';
 import { invalidInput } from '../errors.ts';
 import type { KeyStore } from '../keys/store.ts';
 import type { GatewayMetrics } from '../metrics.ts';
 import type { Placement } from '../placement.ts';
+import type { IdempotencyStore } from '../sandboxes/idempotency.ts';
 import type { Serving } from '../serving.ts';
 
 /** Collaborators of the API; all of them belong to the gateway. */
@@ -18,6 +20,9 @@ export interface ApiDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: GatewayMetrics;
+  /** Absent where the node keeps no sandboxes. */
+  readonly sandboxes?: SandboxEdge | undefined;
+  readonly idempotency?: IdempotencyStore | undefined;
   /** What `/readyz` says. */
   readonly isReady: () => boolean;
 }

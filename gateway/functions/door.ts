@@ -87,7 +87,7 @@ export function createFunctionDoor(deps: FunctionDoorDeps, options: FunctionDoor
         credentialHeaders: admission.credentialHeaders,
         upgrade,
       }),
-      body: upgrade === null ? exchange.takeBody(admission) : null,
+      body: upgrade === null ? exchange.takeBody(admission.version.definition.limits.bodyBytes) : null,
       timeoutMs: admission.timeoutMs,
       ...(admission.session === undefined ? {} : { session: admission.session }),
       signal: exchange.signal,

@@ -7,7 +7,6 @@ import { toGatewayError } from '../errors.ts';
 import type { GatewayMetrics, Outcome } from '../metrics.ts';
 import { requestIdOf } from '../request-id.ts';
 import { type LingerOptions, sendProblem } from '../respond.ts';
-import type { Admitted } from './admission.ts';
 import { peerAddress } from './forwarded.ts';
 import { finishRecord, type InvocationRecord } from './record.ts';
 import { relay } from './relay.ts';
@@ -108,8 +107,8 @@ export class Exchange {
    * The request's body for the edge; null when it announced none.
    * @throws GatewayError `body_too_large` when its announced length is over the limit
    */
-  takeBody(admitted: Admitted): RequestBody | null {
-    return this.#upload.take(admitted.version.definition.limits.bodyBytes, this.fail);
+  takeBody(limitBytes: number): RequestBody | null {
+    return this.#upload.take(limitBytes, this.fail);
   }
 
   /** From now on a failure may have had effects in a function. */

@@ -3,13 +3,14 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import { type Logger, pino } from 'pino';
-import type { EdgeClient } from '../../edge/client/index.ts';
+import type { EdgeClient, SandboxEdge } from '../../edge/client/index.ts';
 import { type AdminClient, createAdminClient, systemClock, type VersionFacts } from '../../sdk/index.ts';
 import { createTemplateRegistry, type TemplateRegistry } from '../../templates/index.ts';
 import { createGateway, type Gateway } from '../gateway.ts';
 import { createKeyStore, type KeyStore } from '../keys/store.ts';
 import { type GatewayOptionsInput, gatewayOptionsSchema } from '../options.ts';
 import { type Placement, singleEdge } from '../placement.ts';
+import { createIdempotencyStore } from '../sandboxes/idempotency.ts';
 import { createStubEdge, type StubEdge } from './stub-edge.ts';
 
 export interface HarnessOptions {
@@ -20,6 +21,8 @@ export interface HarnessOptions {
   readonly beforeStart?: (edge: StubEdge) => void;
   /** Instead of the one stub edge. */
   readonly placement?: Placement;
+  /** Default: a gateway without sandboxes. The caller disposes them. */
+  readonly sandboxes?: SandboxEdge;
   /** Puts something between gateway and stub. Default: nothing. */
   readonly reachEdge?: (edge: EdgeClient) => Promise<{ readonly client: EdgeClient } & AsyncDisposable>;
 }
@@ -60,6 +63,8 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
       keys,
       clock: systemClock,
       log,
+      sandboxes: options.sandboxes,
+      idempotency: createIdempotencyStore(db, { clock: systemClock }),
     },
     gatewayOptionsSchema.parse(options.gateway ?? {}),
   );

@@ -1,2 +1,3 @@
 export * from './admin.ts';
 export * from './sandbox.ts';
+export * from './sandbox-io.ts';

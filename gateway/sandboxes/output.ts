@@ -1,0 +1,70 @@
+/** Output of a process by byte offset, over however many channels it takes. */
+import { Readable } from 'node:stream';
+import { GatewayError, isGatewayError } from '../../sdk/index.ts';
+import { type Observation, observe } from './observe.ts';
+
+export interface OutputQuery extends Observation {
+  readonly process: string;
+  readonly stream: 'stdout' | 'stderr' | 'pty';
+  /** First byte wanted; negative counts from the end. */
+  readonly offset: number;
+  /** Until the process has ended and all it wrote has been read. */
+  readonly follow: boolean;
+}
+
+/** Output from a known place on. */
+export interface Output {
+  /** Of its first byte, in everything the process ever wrote to the stream. */
+  readonly offset: number;
+  /** Older bytes were wanted but are gone. */
+  readonly isTruncated: boolean;
+  /** The caller reads it to its end or destroys it. Fails when bytes in its middle are gone. */
+  readonly body: Readable;
+}
+
+/** Resolves once the place of the first byte is known. Reads no faster than its own reader does. */
+export async function openOutput(query: OutputQuery): Promise<Output> {
+  const first = await open(query, query.offset);
+  const offset = offsetOf(first, query.offset);
+  const body = Readable.from(pieces(query, first, offset), { objectMode: false });
+  // A reader that leaves before the first piece never starts the iteration, whose end would close this.
+  body.once('close', () => first.destroy());
+  return { offset, isTruncated: query.offset >= 0 && offset > query.offset, body };
+}
+
+function open(query: OutputQuery, offset: number): Promise<Readable> {
+  const { process, stream, follow, signal } = query;
+  return observe(query, (channel) => channel.processOutput(process, stream, { offset, follow, signal }));
+}
+
+/** The agent's stream, and after a cut the next one from the byte behind. */
+async function* pieces(query: OutputQuery, first: Readable, offset: number): AsyncGenerator<Buffer> {
+  let next = offset;
+  for (let stream = first; ; stream = await open(query, next)) {
+    const start = offsetOf(stream, next);
+    const stop = () => stream.destroy();
+    query.signal.addEventListener('abort', stop, { once: true });
+    try {
+      if (start !== next) throw bytesLost(next, start);
+      for await (const chunk of stream as AsyncIterable<Buffer>) {
+        next += chunk.length;
+        yield chunk;
+      }
+      return;
+    } catch (error) {
+      if (!isGatewayError(error, 'guest_unreachable') || query.signal.aborted) throw error;
+    } finally {
+      query.signal.removeEventListener('abort', stop);
+      stream.destroy();
+    }
+  }
+}
+
+/** Where a stream of the agent really begins: later than was asked for when older bytes are no longer retained. */
+function offsetOf(stream: Readable, wanted: number): number {
+  const { offset } = stream as { offset?: unknown };
+  return typeof offset === 'number' ? offset : Math.max(0, wanted);
+}
+
+const bytesLost = (from: number, to: number) =>
+  new GatewayError('conflict', `bytes ${from} to ${to} are no longer retained`, { component: 'guest' });
