@@ -33,6 +33,26 @@ export const edgeConfigSchema = z.strictObject({
     .min(4096)
     .default(1024 * 1024)
     .describe('bytes kept of the output of each machine'),
+  forkBlanks: z
+    .number()
+    .int()
+    .min(0)
+    .max(256)
+    .default(1)
+    .describe('VMMs that wait for the next child of what was forked or resumed lately'),
+  snapshotsPerSandbox: z
+    .number()
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(32)
+    .describe('snapshots kept of each sandbox beside its pinned ones; the oldest go first'),
+  snapshotBytes: z
+    .number()
+    .int()
+    .min(2 ** 20)
+    .default(32 * 2 ** 30)
+    .describe('bytes kept of all snapshots of sandboxes; the oldest that are not pinned go first'),
 });
 export type EdgeConfig = z.output<typeof edgeConfigSchema>;
 
@@ -43,6 +63,10 @@ export const dataLayout = (dataDirectory: string) => ({
   versions: `${dataDirectory}/versions`,
   machines: `${dataDirectory}/machines`,
   logs: `${dataDirectory}/logs`,
+  snapshots: `${dataDirectory}/snapshots`,
+  bases: `${dataDirectory}/bases`,
+  sandboxes: `${dataDirectory}/sandboxes.db`,
+  sandboxSecret: `${dataDirectory}/sandbox-secret`,
   node: `${dataDirectory}/node.json`,
   edgeSocket: `${dataDirectory}/edge.sock`,
   state: `${dataDirectory}/state.db`,

@@ -19,14 +19,16 @@ import {
   type SnapshotHost,
 } from '../templates/index.ts';
 import type { BuildEvent, EdgeClient, InvokeRequest, LogRequest, ServedVersion } from './client/port.ts';
+import type { SandboxEdge } from './client/sandbox-port.ts';
 import type { EdgeConfig } from './config.ts';
 import type { ConnectOptions, SandboxChannel } from './guest/index.ts';
 import { createInvoker, type LeaseSource } from './invoke/invoker.ts';
 import { LogCollector } from './logs/collector.ts';
 import { MachineRegistry } from './machine/registry.ts';
 import { createEdgeMetrics } from './metrics.ts';
+import { createSandboxes, type SandboxParts } from './sandbox/index.ts';
 import { ServingSet } from './versions/serving-set.ts';
-import type { Vmm, VmmProcess } from './vmm/port.ts';
+import type { Leftover, Vmm, VmmProcess } from './vmm/port.ts';
 
 export interface EdgeDeps {
   readonly node: NodeId;
@@ -39,21 +41,31 @@ export interface EdgeDeps {
   readonly build: BuildDeps;
   readonly privateBytes: (vmm: VmmProcess) => Promise<number | null>;
   readonly logsDirectory: string;
+  readonly sandboxes: SandboxParts;
 }
 
 /** An edge: owner of the machines of one node. `close` drains, `dispose` ends everything now. */
 export interface Edge extends EdgeClient, AsyncDisposable {
+  /** Running sandboxes outlive `close` and `dispose`: a later edge of this data directory takes them over. */
+  readonly sandboxes: SandboxEdge;
+  /** Takes over what an earlier edge left running; to be called once, before anything else. */
+  start(leftovers: readonly Leftover[]): Promise<void>;
   /** Stops admitting and waits for leases to end, at most `deadlineMs`; then ends what is left. */
   close(options: { readonly deadlineMs: number }): Promise<void>;
   /** Ends all machines now and waits for them. Idempotent. */
   dispose(): Promise<void>;
 }
 
+const sandboxDefaults = {
+  drainMs: 5_000,
+  forkDrainMs: 250,
+  sweepMs: 1_000,
+  keepEndedMs: 24 * 3_600_000,
+  idleMs: 60_000,
+} as const;
+
 /** Puts an edge together from its parts. Nothing starts before `setServing` names versions. */
-export function createEdge(
-  deps: EdgeDeps,
-  config: Pick<EdgeConfig, 'maxMachines' | 'concurrentRestores' | 'logBytes'>,
-): Edge {
+export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirectory' | 'accelerator'>): Edge {
   const { clock, log, vmm } = deps;
   const startedAt = clock.now();
   const stopping = new AbortController();
@@ -87,7 +99,10 @@ export function createEdge(
     },
     defect: (error) => log.error({ err: error }, 'pool defect'),
   };
-  const pools = createPools({ clock, random: deps.random, observer }, config);
+  const pools = createPools(
+    { clock, random: deps.random, observer, otherMachines: () => keeping.heldMachines() },
+    config,
+  );
   const serving = new ServingSet({
     pools,
     source: {
@@ -118,6 +133,25 @@ export function createEdge(
   }
   const invoker = createInvoker({ clock, leases, onLease: (id) => machines.invocation(id) });
 
+  const keeping = createSandboxes(
+    {
+      ...{ node: deps.node, clock, log, vmm, connectGuest: deps.connectGuest, restores: pools.restores },
+      acquire: async (digest, { signal }) =>
+        (await leases(digest)).acquire({ signal, session: undefined, isExclusive: true }),
+      room: {
+        maxMachines: config.maxMachines,
+        pooled: () => pools.size,
+        shedPool: () => pools.shed(1) > 0,
+        onFreed: () => {
+          for (const { pool } of serving.serving()) pool.poke();
+        },
+      },
+      onStarted: (machine, digest) => machines.add(machine, digest, clock.now()),
+    },
+    deps.sandboxes,
+    { ...sandboxDefaults, ...config, perBase: config.forkBlanks },
+  );
+
   async function nodeInfo(): Promise<NodeInfo> {
     return {
       id: deps.node,
@@ -136,11 +170,14 @@ export function createEdge(
   const dispose = async () => {
     isDraining = true;
     stopping.abort(new GatewayError('draining', 'the node is stopping', { component: 'edge' }));
+    await keeping.close();
     const { leftBehind } = await pools.dispose();
     if (leftBehind > 0) log.error({ machines: leftBehind }, 'machines left behind');
   };
 
   return {
+    sandboxes: keeping.sandboxes,
+    start: (leftovers) => keeping.start(leftovers),
     node: nodeInfo,
     invoke: (request: InvokeRequest) => invoker.invoke(request),
     upgrade: (request: InvokeRequest) => invoker.upgrade(request),
@@ -166,6 +203,7 @@ export function createEdge(
     metrics: () => metrics.text(),
     async close({ deadlineMs }) {
       isDraining = true;
+      await keeping.close();
       const expired = Promise.withResolvers<void>();
       const cancel = clock.schedule(deadlineMs, expired.resolve);
       await Promise.race([pools.drainAll(), expired.promise]);

@@ -16,13 +16,16 @@ import { dataLayout, type EdgeConfig, edgeConfigSchema } from './config.ts';
 import { lockDataDirectory } from './data-lock.ts';
 import { createEdge, type Edge } from './edge.ts';
 import { connectGuest } from './guest/index.ts';
-import { createImageDigester, readMemoryUse } from './memory/index.ts';
+import { createImageDigester, createPageCopier, readMemoryUse } from './memory/index.ts';
 import { loadNodeId } from './node-identity.ts';
+import { loadSandboxSecret, openSandboxStore, type SandboxStore } from './sandbox/index.ts';
+import type { Leftover } from './vmm/port.ts';
 import { createQemuVmm } from './vmm/qemu/index.ts';
 
 const root = join(import.meta.dirname, '..');
 const agentPath = join(root, 'templates/agent/build/agent');
 const extentsToolPath = join(root, 'edge/native/build/data-extents');
+const copierPath = join(root, 'edge/native/build/page-copy');
 const shimPath = join(root, 'edge/native/build/map-private.so');
 
 /** Steps that may take long on a first start. */
@@ -34,15 +37,31 @@ export interface OpenEdgeDeps {
   readonly clock?: Clock;
   /** How guest channels are opened; benchmarks look over its shoulder. Default: the real one. */
   readonly connectGuest?: typeof connectGuest;
+  /** Called between any two steps of a change of a sandbox that a crash may part; tests end the process there. */
+  readonly step?: (name: string) => void | Promise<void>;
   readonly signal: AbortSignal;
 }
 
-/** Removes what an earlier edge of this data directory left: its machines end before this one reports ready. */
-async function reclaim(vmm: Awaited<ReturnType<typeof createQemuVmm>>, log: Logger): Promise<void> {
+/**
+ * Removes what an earlier edge of this data directory left, before this one reports ready; but machines of sandboxes are answered,
+ * to be taken over.
+ */
+async function reclaim(
+  vmm: Awaited<ReturnType<typeof createQemuVmm>>,
+  log: Logger,
+  store: SandboxStore,
+): Promise<Leftover[]> {
+  const wanted = new Set(store.sandboxes().map(({ machine }) => machine?.id));
+  const kept: Leftover[] = [];
   for (const leftover of await vmm.leftovers()) {
+    if (wanted.has(leftover.id) && leftover.pid !== null) {
+      kept.push(leftover);
+      continue;
+    }
     await vmm.remove(leftover);
     log.warn({ 'machine.id': leftover.id, pid: leftover.pid }, 'leftover machine removed');
   }
+  return kept;
 }
 
 /**
@@ -65,6 +84,8 @@ export async function openEdge(
     layout.versions,
     layout.machines,
     layout.logs,
+    layout.snapshots,
+    layout.bases,
   ]) {
     await mkdir(directory, { recursive: true, mode: 0o700 });
   }
@@ -91,7 +112,8 @@ export async function openEdge(
     },
   );
   deps.log.info({ accelerator: vmm.verdict.accelerator, reason: vmm.verdict.reason }, 'accelerator chosen');
-  await reclaim(vmm, deps.log);
+  const store = stack.use(openSandboxStore(layout.sandboxes, () => clock.now()));
+  const leftovers = await reclaim(vmm, deps.log, store);
 
   const digester = stack.use(createImageDigester({ extentsToolPath }));
   const host = createSnapshotHost({
@@ -122,9 +144,16 @@ export async function openEdge(
       privateBytes: async (machine) =>
         (await readMemoryUse(machine.pid, machine.memoryPath)).ram.privateBytes,
       logsDirectory: layout.logs,
+      sandboxes: {
+        ...{ store, digester, snapshotsDirectory: layout.snapshots, basesDirectory: layout.bases },
+        copier: stack.use(createPageCopier({ toolPath: copierPath })),
+        secret: await loadSandboxSecret(layout.sandboxSecret),
+        ...(deps.step === undefined ? {} : { step: deps.step }),
+      },
     },
     config,
   );
+  await edge.start(leftovers);
   const held = stack.move();
   const release = async () => held.disposeAsync();
   return {

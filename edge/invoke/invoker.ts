@@ -11,7 +11,11 @@ import { HeldBody } from './held-body.ts';
 /** Where leases of one version come from. */
 export interface LeaseSource {
   readonly definition: TemplateDefinition;
-  acquire(options: { readonly signal: AbortSignal; readonly session: string | undefined }): Promise<Lease>;
+  acquire(options: {
+    readonly signal: AbortSignal;
+    readonly session: string | undefined;
+    readonly isExclusive?: boolean;
+  }): Promise<Lease>;
 }
 
 export interface InvokerDeps {

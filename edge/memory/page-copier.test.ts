@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -36,16 +36,16 @@ describe('the page copier', () => {
   });
 
   /** A process that has the image mapped privately and wrote these pages. */
-  async function mapped(dirty: readonly number[], value = 7) {
+  async function mapped(dirty: readonly number[], value = 7, path = imagePath) {
     const child = spawn(
       join(directory, 'tools/page-copy-check'),
-      [imagePath, String(value), ...dirty.map(String)],
+      [path, String(value), ...dirty.map(String)],
       {
         stdio: ['pipe', 'pipe', 'inherit'],
       },
     );
     const [line] = (await once(child.stdout, 'data')) as [Buffer];
-    const mapping = await findRamMapping(child.pid ?? 0, imagePath);
+    const mapping = await findRamMapping(child.pid ?? 0, path);
     assert.equal(mapping.start, Number(line.toString()));
     return {
       pid: child.pid ?? 0,
@@ -90,18 +90,23 @@ describe('the page copier', () => {
     );
   });
 
-  test('finds the same pages where the kernel has no PAGEMAP_SCAN', async () => {
-    await using source = await mapped([0, 1, 2, 50, pages - 1]);
-    const byScan = freshPath();
-    const byReading = freshPath();
-    await copier.capture(source.pid, source.mapping, byScan).written;
-    const child = spawn(join(directory, 'tools/page-copy'), [], {
-      env: { PAGE_COPY_BY_READING: '1' },
-      stdio: ['pipe', 'ignore', 'inherit'],
-    });
-    child.stdin.end(`capture ${source.pid} ${source.mapping.start} ${source.mapping.bytes} ${byReading}\n`);
-    await once(child, 'exit');
-    assert.deepEqual(await readFile(byReading), await readFile(byScan));
+  test('finds the same pages where the kernel has no PAGEMAP_SCAN, however many', async () => {
+    const largePath = join(directory, 'large image');
+    await writeFile(largePath, '');
+    await truncate(largePath, 64 * 2 ** 20);
+    for (const dirty of [[0, 1, 2, 50, 95], Array.from({ length: 8000 }, (_, index) => 2 * index)]) {
+      await using source = await mapped(dirty, 7, largePath);
+      const byScan = freshPath();
+      const byReading = freshPath();
+      assert.equal((await copier.capture(source.pid, source.mapping, byScan).written).pages, dirty.length);
+      const child = spawn(join(directory, 'tools/page-copy'), [], {
+        env: { PAGE_COPY_BY_READING: '1' },
+        stdio: ['pipe', 'ignore', 'inherit'],
+      });
+      child.stdin.end(`capture ${source.pid} ${source.mapping.start} ${source.mapping.bytes} ${byReading}\n`);
+      await once(child, 'exit');
+      assert.deepEqual(await readFile(byReading), await readFile(byScan));
+    }
   });
 
   test('refuses a delta with any damage in its header or index, and writes no page of it', async () => {

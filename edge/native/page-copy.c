@@ -113,7 +113,11 @@ static bool add_run(uint64_t first, uint64_t count)
     return true;
 }
 
-/* The whole scan in the kernel. Sets *is_known to false when the kernel has no such call. */
+/*
+ * The whole scan in the kernel. Sets *is_known to false when the kernel has no such call. `walk_end` can lag behind what was
+ * answered (Linux 6.18 leaves the one of an inner batch), so the last region's end counts as well, and a call that did not
+ * fill the table was the last.
+ */
 static bool scan_by_ioctl(int pagemap, const struct request *request, bool *is_known)
 {
     static struct page_region regions[1024];
@@ -140,9 +144,12 @@ static bool scan_by_ioctl(int pagemap, const struct request *request, bool *is_k
             if (!add_run((region->start - request->start) / page_bytes, (region->end - region->start) / page_bytes))
                 return false;
         }
-        if (scan.walk_end <= scan.start)
+        if ((uint64_t)found < scan.vec_len)
+            break;
+        uint64_t reached = regions[found - 1].end > scan.walk_end ? regions[found - 1].end : scan.walk_end;
+        if (reached <= scan.start)
             return refuse("the scan does not go on");
-        scan.start = scan.walk_end;
+        scan.start = reached;
     }
     return true;
 }

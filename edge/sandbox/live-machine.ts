@@ -1,0 +1,75 @@
+/** The machine of a running sandbox, whether it came out of a pool, was restored here, or was taken over after a restart. */
+import type { Lease } from '../../pool/index.ts';
+import type { MachineId } from '../../sdk/index.ts';
+import type { SandboxChannel } from '../guest/index.ts';
+import type { RunningVmm, VmmExit } from '../vmm/port.ts';
+
+/** How a machine came to its end. `exit` is null when its channel was lost and the VMM still ran. */
+export interface MachineEnd {
+  readonly exit: VmmExit | null;
+}
+
+/** Owns VMM and channel, and the pool's lease where there is one. */
+export class LiveMachine {
+  readonly id: MachineId;
+  readonly channel: SandboxChannel;
+  /** What the agent expects of its host; 64 hex digits. */
+  readonly channelToken: string;
+  /** Settles when the machine ended or can't be reached any more. Never rejects; never settles after `detach`. */
+  readonly gone: Promise<MachineEnd>;
+  #running: RunningVmm;
+  readonly #lease: Lease | null;
+  #isEnding = false;
+
+  constructor(parts: {
+    readonly vmm: RunningVmm;
+    readonly channel: SandboxChannel;
+    readonly channelToken: string;
+    readonly lease: Lease | null;
+  }) {
+    this.id = parts.vmm.id;
+    this.#running = parts.vmm;
+    this.channel = parts.channel;
+    this.channelToken = parts.channelToken;
+    this.#lease = parts.lease;
+    const { promise, resolve } = Promise.withResolvers<MachineEnd>();
+    this.gone = promise;
+    void parts.vmm.exited.then((exit) => resolve({ exit }));
+    void parts.channel.closed.then(() => this.#channelLost(resolve));
+  }
+
+  /** The VMM while the guest runs. */
+  get running(): RunningVmm {
+    return this.#running;
+  }
+
+  /** The guest runs again after it was stopped. */
+  goOn(vmm: RunningVmm): void {
+    this.#running = vmm;
+  }
+
+  /** A VMM that dies takes its channel along: its own end says more, so it gets a moment to be noticed. */
+  #channelLost(resolve: (end: MachineEnd) => void): void {
+    if (this.#isEnding) return;
+    setTimeout(() => resolve({ exit: null }), 1_000).unref();
+  }
+
+  /** Ends it now and removes what it owned. Idempotent. */
+  async end(reason: string): Promise<void> {
+    this.#isEnding = true;
+    try {
+      await this.#running.dispose();
+    } finally {
+      this.channel.close();
+      this.#lease?.release('discard', reason);
+    }
+  }
+
+  /** Lets go of it: the VMM runs on, for a later edge to take over. */
+  async detach(): Promise<void> {
+    this.#isEnding = true;
+    await this.#running.detach();
+    this.channel.close();
+    this.#lease?.release('discard', 'detached');
+  }
+}

@@ -1,0 +1,109 @@
+/** After a restart: running sandboxes are taken over, half-done changes are completed or undone, what is lost is said to be. */
+import { GatewayError } from '../../sdk/index.ts';
+import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
+import type { Leftover, RunningVmm, Vmm } from '../vmm/port.ts';
+import type { SandboxContext } from './context.ts';
+import { LiveMachine } from './live-machine.ts';
+import { machineOf, type SandboxRecord } from './record.ts';
+import type { Room } from './room.ts';
+import { lostVerdict } from './verdict.ts';
+
+export interface RecoveryDeps {
+  readonly vmm: Vmm;
+  readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
+  /** A machine that is taken over has a place, whether or not there is one. */
+  readonly room: Room;
+  readonly onTakenOver: (vmm: RunningVmm, record: SandboxRecord) => void;
+  /** A sandbox without a machine becomes known. */
+  readonly addPaused: (record: SandboxRecord) => void;
+}
+
+const connectMs = 15_000;
+
+/**
+ * Takes over what the records say. Machines that no record names are the caller's to remove.
+ * @param leftovers machines found on this node
+ */
+export async function recover(
+  context: SandboxContext,
+  deps: RecoveryDeps,
+  leftovers: readonly Leftover[],
+): Promise<void> {
+  const { store, files, log } = context;
+  const machines = new Map(leftovers.map((leftover) => [leftover.id as string, leftover]));
+  await files.sweep(new Set(store.snapshots().map(({ id }) => id)));
+  for (const record of store.sandboxes()) {
+    if (record.state === 'ended') continue;
+    try {
+      await recoverOne(context, deps, record, machines.get(record.machine?.id ?? ''));
+    } catch (err) {
+      log.error({ err, 'sandbox.id': record.id }, 'sandbox not recovered');
+      end(context, record, err instanceof Error ? err.message : String(err));
+    }
+  }
+  await context.collect();
+}
+
+async function recoverOne(
+  context: SandboxContext,
+  deps: RecoveryDeps,
+  record: SandboxRecord,
+  leftover: Leftover | undefined,
+): Promise<void> {
+  const { store, log } = context;
+  // A snapshot that holds it and no record of a machine: paused, whether or not a resume had begun.
+  if (record.pausedAs !== null) {
+    const paused = { ...record, state: 'paused' as const, machine: null };
+    if (record.state !== 'paused') store.apply({ sandboxes: [paused] });
+    deps.addPaused(paused);
+    return;
+  }
+  if (record.machine === null || leftover === undefined || leftover.pid === null)
+    return end(context, record, 'its machine was gone when the edge came back');
+  const live = await takeOver(deps, leftover, record.machine.channelToken);
+  const place = deps.room.force();
+  void live.running.exited.then(() => place[Symbol.dispose]());
+  deps.onTakenOver(live.running, record);
+  const running = { ...record, state: 'running' as const };
+  // A pause, a snapshot or a rewind that was not written down did not happen.
+  if (record.state !== 'running') store.apply({ sandboxes: [running] });
+  context.adopt(running, live);
+  log.info({ 'sandbox.id': record.id, 'machine.id': machineOf(record) }, 'sandbox taken over');
+}
+
+/** Connects to a machine of an earlier edge; one that had been stopped goes on. Ends it when that fails. */
+async function takeOver(deps: RecoveryDeps, leftover: Leftover, channelToken: string): Promise<LiveMachine> {
+  const adopted = await deps.vmm.adopt(leftover);
+  try {
+    const running = await toRunning(adopted);
+    const channel = await deps.connectGuest({
+      socketPath: running.agentSocketPath,
+      token: channelToken,
+      signal: AbortSignal.timeout(connectMs),
+    });
+    return new LiveMachine({ vmm: running, channel, channelToken, lease: null });
+  } catch (error) {
+    await adopted.dispose();
+    throw error;
+  }
+}
+
+async function toRunning(vmm: Awaited<ReturnType<Vmm['adopt']>>): Promise<RunningVmm> {
+  switch (vmm.phase) {
+    case 'running':
+      return vmm;
+    case 'paused':
+      return await vmm.resume();
+    case 'blank':
+      throw new GatewayError('vmm_failed', 'the machine has no state yet', { component: 'edge' });
+  }
+}
+
+function end({ store, clock }: SandboxContext, record: SandboxRecord, evidence: string): void {
+  const termination = lostVerdict(evidence, clock.now());
+  store.apply({
+    sandboxes: [{ ...record, state: 'ended', machine: null, pausedAs: null, termination }],
+    removedSnapshots: record.pausedAs === null ? [] : [record.pausedAs],
+    events: [{ sandbox: record.id, type: 'ended', data: { termination } }],
+  });
+}

@@ -1,0 +1,112 @@
+/** Makes a running machine out of a snapshot: blank, disk layers, dirty pages, device state, then an identity of its own. */
+import { randomBytes } from 'node:crypto';
+import { GatewayError, type MachineId } from '../../sdk/index.ts';
+import type { TemplateDefinition } from '../../templates/index.ts';
+import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
+import { GuestHttp } from '../machine/guest-http.ts';
+import { machineIdentity, resumeGuest } from '../machine/identity.ts';
+import { runHook } from '../machine/source.ts';
+import { findRamMapping, type PageCopier } from '../memory/index.ts';
+import type { BlankVmm } from '../vmm/port.ts';
+import type { Bases } from './bases.ts';
+import type { BlankStock } from './blank-stock.ts';
+import { LiveMachine } from './live-machine.ts';
+import type { RestorableSnapshot } from './snapshot-files.ts';
+
+export interface RestorerDeps {
+  readonly bases: Bases;
+  readonly stock: BlankStock;
+  readonly copier: PageCopier;
+  readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
+  /** One of the node's permits to start or load a VMM. */
+  readonly permit: (signal: AbortSignal) => Promise<Disposable>;
+}
+
+/** How long a restore may take, from blank to identity. */
+const restoreMs = 60_000;
+
+export class Restorer {
+  readonly #deps: RestorerDeps;
+
+  constructor(deps: RestorerDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * The machine runs, and no sibling has its clock, entropy, name or token; if any step fails it is gone. The caller owns it.
+   * @param snapshot checked files, see `SnapshotFiles.open`
+   * @throws GatewayError `node_at_capacity`, `restore_failed`, `restore_timeout`, `vmm_failed`, `snapshot_corrupt`
+   */
+  async restore(
+    snapshot: RestorableSnapshot,
+    options: { readonly signal: AbortSignal },
+  ): Promise<LiveMachine> {
+    const deadline = AbortSignal.timeout(restoreMs);
+    const signal = AbortSignal.any([options.signal, deadline]);
+    using _permit = await this.#deps.permit(signal);
+    const base = await this.#deps.bases.require(snapshot.base);
+    const blank = await this.#deps.stock.take(base, snapshot.origin, signal);
+    try {
+      return await this.#enter(blank, snapshot, base.memoryPath, signal);
+    } catch (cause) {
+      const output = await blank.consoleTail().catch(() => '');
+      await blank.dispose();
+      if (cause instanceof GatewayError) throw cause;
+      const code = deadline.aborted
+        ? 'restore_timeout'
+        : options.signal.aborted
+          ? 'cancelled'
+          : 'restore_failed';
+      const message = cause instanceof Error ? cause.message : String(cause);
+      throw new GatewayError(code, message, { component: 'edge', cause, output });
+    } finally {
+      this.#deps.stock.replenish(base, snapshot.origin);
+    }
+  }
+
+  async #enter(
+    blank: BlankVmm,
+    snapshot: RestorableSnapshot,
+    memoryPath: string,
+    signal: AbortSignal,
+  ): Promise<LiveMachine> {
+    await Promise.all([
+      blank.stackDisk(snapshot.layers),
+      findRamMapping(blank.pid, memoryPath).then((mapping) =>
+        this.#deps.copier.apply(blank.pid, mapping, snapshot.deltaPath),
+      ),
+    ]);
+    const running = await (await blank.load(snapshot.statePath, { signal })).resume();
+    const channel = await this.#deps.connectGuest({
+      socketPath: running.agentSocketPath,
+      token: snapshot.channelToken,
+      signal,
+    });
+    try {
+      const token = randomBytes(32).toString('hex');
+      await enterAnew(channel, snapshot.origin.definition, running.id, { signal, token });
+      return new LiveMachine({ vmm: running, channel, channelToken: token, lease: null });
+    } catch (error) {
+      channel.close();
+      throw error;
+    }
+  }
+}
+
+/** Clock, entropy, identity, token and the template's own hook. */
+async function enterAnew(
+  channel: SandboxChannel,
+  definition: TemplateDefinition,
+  id: MachineId,
+  options: { readonly signal: AbortSignal; readonly token: string },
+): Promise<void> {
+  await resumeGuest(channel, machineIdentity(definition.name, id), options);
+  const hook = definition.hooks.afterRestore;
+  if (hook === null || definition.start === undefined) return;
+  const http = new GuestHttp(channel, { port: definition.start.port, connections: 1 });
+  try {
+    await runHook(http, hook, options);
+  } finally {
+    await http.destroy();
+  }
+}

@@ -1,0 +1,430 @@
+/** The node's half of sandboxes: the contract of `client/sandbox-port.ts` over machines, records and files. */
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { Lease } from '../../pool/index.ts';
+import {
+  type CreatedSandbox,
+  type CreateSandboxRequest,
+  GatewayError,
+  isGatewayError,
+  type SandboxEvent,
+  type SandboxId,
+  type SandboxInfo,
+  type SnapshotInfo,
+  type Termination,
+  type VersionDigest,
+} from '../../sdk/index.ts';
+import type { SandboxEdge, SandboxFilter, SandboxOrigin, SandboxUse } from '../client/sandbox-port.ts';
+import type { Machine } from '../machine/machine.ts';
+import { findRamMapping } from '../memory/index.ts';
+import type { Leftover } from '../vmm/port.ts';
+import type { SandboxContext } from './context.ts';
+import { diffSnapshots } from './diff.ts';
+import { Entry, ended } from './entry.ts';
+import { readEvents } from './event-stream.ts';
+import { fork } from './fork.ts';
+import { lend } from './lending.ts';
+import { LiveMachine } from './live-machine.ts';
+import { type Origin, type SandboxRecord, toSandboxInfo, toSnapshotInfo } from './record.ts';
+import { type RecoveryDeps, recover } from './recovery.ts';
+import { dropSnapshot, findSnapshot, listSnapshots, rewind, takeSnapshot } from './snapshots.ts';
+import { pause, resume } from './suspension.ts';
+import { killedVerdict, machineVerdict } from './verdict.ts';
+
+export interface SandboxesDeps {
+  /** Everything but what this class provides itself. */
+  readonly context: Omit<SandboxContext, 'adopt' | 'watch' | 'collect' | 'rebase'>;
+  /** A fresh machine of a version, held for one sandbox. Throws what the pool throws. */
+  readonly acquire: (digest: VersionDigest, options: { readonly signal: AbortSignal }) => Promise<Lease>;
+  readonly recovery: Omit<RecoveryDeps, 'addPaused'>;
+  /** Tokens of sandboxes are derived from it; 32 bytes, the same over restarts. */
+  readonly secret: Uint8Array;
+}
+
+/** How often a use looks again at a sandbox that changed between two looks. */
+const useAttempts = 5;
+
+type Signalled = { readonly signal: AbortSignal };
+
+export class Sandboxes implements SandboxEdge {
+  readonly #deps: SandboxesDeps;
+  readonly #context: SandboxContext;
+  readonly #entries = new Map<string, Entry>();
+  #cancelSweep: () => void = () => {};
+  #isClosed = false;
+
+  constructor(deps: SandboxesDeps) {
+    this.#deps = deps;
+    this.#context = {
+      ...deps.context,
+      adopt: (record, live) => this.#adopt(record, live),
+      watch: (entry, live) => this.#watch(entry, live),
+      collect: () => this.#collect(),
+      rebase: (id, from, to) => this.#rebase(id, from, to),
+    };
+  }
+
+  /** Takes over what an earlier edge left, then begins to watch deadlines. To be called once, before anything else. */
+  async start(leftovers: readonly Leftover[]): Promise<void> {
+    const addPaused = (record: SandboxRecord) => void this.#add(record);
+    await recover(this.#context, { ...this.#deps.recovery, addPaused }, leftovers);
+    this.#scheduleSweep();
+  }
+
+  /** Lets go of all machines, which run on; a later edge takes them over. What is being changed is waited for. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#cancelSweep();
+    for (const entry of this.#entries.values()) {
+      entry.gate.end(new GatewayError('draining', 'the node is stopping', { component: 'edge' }));
+      await entry.settled();
+      await entry.live?.detach();
+    }
+    this.#entries.clear();
+  }
+
+  async create(
+    origin: SandboxOrigin,
+    request: CreateSandboxRequest,
+    { signal }: Signalled,
+  ): Promise<CreatedSandbox> {
+    this.#requireOpen();
+    const made = await (origin.kind === 'version'
+      ? this.#fromVersion(origin, signal)
+      : this.#fromSnapshot(origin.snapshot, signal));
+    const { clock, store } = this.#context;
+    const { live, ...facts } = made;
+    const now = clock.now();
+    const { deadlineMs, onTimeout, autoResume, metadata, env, secrets } = request;
+    const record: SandboxRecord = {
+      ...facts,
+      ...{ deadlineMs, onTimeout, autoResume, metadata, env, secretNames: Object.keys(secrets) },
+      id: live.id,
+      state: 'running',
+      createdAt: now,
+      startedAt: now,
+      deadlineAt: now + deadlineMs,
+      generation: 1,
+      termination: null,
+      machine: { id: live.id, channelToken: live.channelToken },
+      pausedAs: null,
+    };
+    try {
+      store.apply({
+        sandboxes: [record],
+        events: [
+          { sandbox: record.id, type: 'created', data: { template: record.origin.template, generation: 1 } },
+        ],
+      });
+    } catch (error) {
+      await live.end('not written down');
+      throw error;
+    }
+    const entry = this.#adopt(record, live);
+    entry.secrets = secrets;
+    return this.#created(record);
+  }
+
+  async #fromVersion(origin: SandboxOrigin & { kind: 'version' }, signal: AbortSignal) {
+    const lease = await this.#deps.acquire(origin.digest, { signal });
+    try {
+      const machine = lease.machine as Machine;
+      const { version, channelToken, running } = machine;
+      if (running === null)
+        throw new GatewayError('restore_failed', 'the machine ended', { component: 'edge' });
+      const base = await this.#context.bases.keep(version.snapshot);
+      // A version that was rebuilt under it would be another base; this compares the very files.
+      await findRamMapping(running.pid, base.memoryPath);
+      const { digest, template, version: name } = origin;
+      const facts: Origin = {
+        ...{ template, version: name, digest, shape: version.shape, definition: version.definition },
+      };
+      const { start } = lease;
+      return {
+        origin: facts,
+        base: base.id,
+        parent: null,
+        basis: null,
+        start: start === 'reused' ? ('ready' as const) : start,
+        live: new LiveMachine({ vmm: running, channel: machine.channel, channelToken, lease }),
+      };
+    } catch (error) {
+      lease.release('discard', 'sandbox_failed');
+      throw error;
+    }
+  }
+
+  async #fromSnapshot(text: string, signal: AbortSignal) {
+    const snapshot = findSnapshot(this.#context, text);
+    await using lent = await lend(this.#context, snapshot.id, signal);
+    const live = await this.#context.restorer.restore(lent.files, { signal });
+    return {
+      origin: snapshot.origin,
+      base: lent.files.base,
+      parent: { kind: 'snapshot' as const, id: snapshot.id },
+      basis: snapshot.id,
+      start: 'restored' as const,
+      live,
+    };
+  }
+
+  async get(id: SandboxId): Promise<SandboxInfo> {
+    const record = this.#entries.get(id)?.record ?? this.#context.store.sandbox(id);
+    if (record === undefined) throw unknown(id);
+    return this.#info(record);
+  }
+
+  async list({ states, template, metadata = {} }: SandboxFilter): Promise<SandboxInfo[]> {
+    return this.#context.store
+      .sandboxes()
+      .filter(
+        (record) =>
+          (states === undefined ? record.state !== 'ended' : states.includes(record.state)) &&
+          (template ?? record.origin.template) === record.origin.template &&
+          Object.entries(metadata).every(([key, value]) => record.metadata[key] === value),
+      )
+      .map((record) => this.#info(record));
+  }
+
+  async setDeadline(
+    id: SandboxId,
+    deadlineMs: number,
+    { onlyExtend }: { readonly onlyExtend: boolean },
+  ): Promise<SandboxInfo> {
+    const entry = this.#require(id);
+    const asked = this.#context.clock.now() + deadlineMs;
+    const deadlineAt = onlyExtend ? Math.max(asked, entry.record.deadlineAt) : asked;
+    if (deadlineAt !== entry.record.deadlineAt)
+      entry.update(
+        { deadlineAt, deadlineMs, generation: entry.record.generation + 1 },
+        { type: 'deadline_changed', data: { deadlineAt } },
+      );
+    return this.#info(entry.record);
+  }
+
+  async kill(id: SandboxId): Promise<SandboxInfo> {
+    const entry = this.#entries.get(id);
+    if (entry !== undefined) await this.#end(entry, killedVerdict('killed', this.#context.clock.now()));
+    return this.get(id);
+  }
+
+  async pause(id: SandboxId, { signal }: Signalled): Promise<SandboxInfo> {
+    const entry = this.#require(id);
+    await pause(this.#context, entry, signal);
+    return this.#info(entry.record);
+  }
+
+  async resume(
+    id: SandboxId,
+    options: Signalled & { readonly deadlineMs?: number },
+  ): Promise<CreatedSandbox> {
+    const entry = this.#require(id);
+    await resume(this.#context, entry, options);
+    return this.#created(entry.record);
+  }
+
+  async fork(id: SandboxId, request: Parameters<SandboxEdge['fork']>[1], { signal }: Signalled) {
+    return fork(this.#context, this.#require(id), request, {
+      signal,
+      show: (record) => this.#created(record),
+    });
+  }
+
+  async snapshot(
+    id: SandboxId,
+    request: Parameters<SandboxEdge['snapshot']>[1],
+    { signal }: Signalled,
+  ): Promise<SnapshotInfo> {
+    return takeSnapshot(this.#context, this.#require(id), request, signal);
+  }
+
+  async rewind(id: SandboxId, snapshot: string, { signal }: Signalled): Promise<SandboxInfo> {
+    const entry = this.#require(id);
+    await rewind(this.#context, entry, snapshot, signal);
+    return this.#info(entry.record);
+  }
+
+  async snapshots(filter: { readonly sandbox?: SandboxId }): Promise<SnapshotInfo[]> {
+    return listSnapshots(this.#context, filter);
+  }
+
+  async removeSnapshot(snapshot: string): Promise<void> {
+    await dropSnapshot(this.#context, findSnapshot(this.#context, snapshot));
+  }
+
+  async pinSnapshot(snapshot: string, isPinned: boolean): Promise<SnapshotInfo> {
+    const record = { ...findSnapshot(this.#context, snapshot), isPinned };
+    this.#context.store.apply({ snapshots: [record] });
+    return toSnapshotInfo(record);
+  }
+
+  async diff(from: string, to: string, { signal }: Signalled) {
+    return diffSnapshots(this.#context, from, to, signal);
+  }
+
+  events(options: Parameters<SandboxEdge['events']>[0]): AsyncIterable<SandboxEvent> {
+    return readEvents(this.#context.store, options);
+  }
+
+  async use(id: SandboxId, { signal }: Signalled): Promise<SandboxUse> {
+    const entry = this.#require(id);
+    for (let attempt = 0; attempt < useAttempts; attempt++) {
+      if (entry.state === 'paused' && !entry.isBusy) await this.#wake(entry, signal);
+      const use = await entry.gate.enter(signal);
+      const { live } = entry;
+      if (live === null) {
+        use.release();
+        entry.requireAlive();
+        continue;
+      }
+      return {
+        machine: live.id,
+        sandbox: this.#info(entry.record),
+        channel: live.channel,
+        signal: use.signal,
+        env: { ...entry.record.env, ...entry.secrets },
+        tunnel: (port) => live.channel.tunnel(port, { signal: AbortSignal.any([signal, use.signal]) }),
+        [Symbol.dispose]: () => use.release(),
+      };
+    }
+    throw new GatewayError('version_unavailable', 'the sandbox is being paused and resumed', {
+      component: 'edge',
+      retryAfterSeconds: 1,
+    });
+  }
+
+  /** Of several that come at once, one resumes it and the others wait at the gate. */
+  async #wake(entry: Entry, signal: AbortSignal): Promise<void> {
+    if (!entry.record.autoResume)
+      throw new GatewayError('conflict', `sandbox ${entry.record.id} is paused`, { component: 'edge' });
+    // Whoever goes away must not stop it for the others.
+    await resume(this.#context, entry, { signal: new AbortController().signal }).catch((error: unknown) => {
+      if (!isGatewayError(error, 'conflict')) throw error;
+    });
+    signal.throwIfAborted();
+  }
+
+  async isToken(id: SandboxId, token: string): Promise<boolean> {
+    const expected = Buffer.from(this.#tokenOf(id));
+    const given = Buffer.from(token);
+    return given.length === expected.length && timingSafeEqual(given, expected) && this.#entries.has(id);
+  }
+
+  #tokenOf(id: string): string {
+    return createHmac('sha256', this.#deps.secret).update(`sandbox ${id}`).digest('hex').slice(0, 40);
+  }
+
+  #info(record: SandboxRecord): SandboxInfo {
+    return toSandboxInfo(record, this.#context.node);
+  }
+
+  #created(record: SandboxRecord): CreatedSandbox {
+    return { ...this.#info(record), token: this.#tokenOf(record.id) };
+  }
+
+  #requireOpen(): void {
+    if (this.#isClosed) throw new GatewayError('draining', 'the node is stopping', { component: 'edge' });
+  }
+
+  #require(id: SandboxId): Entry {
+    this.#requireOpen();
+    const entry = this.#entries.get(id);
+    if (entry === undefined) throw this.#context.store.sandbox(id) === undefined ? unknown(id) : ended(id);
+    entry.requireAlive();
+    return entry;
+  }
+
+  #add(record: SandboxRecord): Entry {
+    const entry = new Entry(this.#context, record, this.#context.options);
+    this.#entries.set(record.id, entry);
+    return entry;
+  }
+
+  #adopt(record: SandboxRecord, live: LiveMachine): Entry {
+    const entry = this.#add(record);
+    entry.live = live;
+    this.#watch(entry, live);
+    return entry;
+  }
+
+  #watch(entry: Entry, live: LiveMachine): void {
+    void live.gone.then(async ({ exit }) => {
+      // Whatever is being done notices by itself, and undoes or completes it.
+      await entry.settled();
+      if (entry.live !== live || this.#isClosed) return;
+      await this.#end(entry, machineVerdict(exit, this.#context.clock.now()));
+    });
+  }
+
+  /** The record first: what is left of the machine after a crash belongs to nobody then, and the next edge removes it. */
+  async #end(entry: Entry, termination: Termination): Promise<void> {
+    entry.ending.abort(ended(entry.record.id));
+    await entry.settled();
+    if (entry.state === 'ended') return;
+    const { pausedAs } = entry.record;
+    entry.update(
+      { state: 'ended', termination, machine: null, pausedAs: null },
+      { type: 'ended', data: { termination } },
+      { removedSnapshots: pausedAs === null ? [] : [pausedAs] },
+    );
+    entry.gate.end(ended(entry.record.id));
+    const { live } = entry;
+    entry.live = null;
+    this.#entries.delete(entry.record.id);
+    try {
+      await live?.end(termination.reason);
+      if (pausedAs !== null) await this.#context.files.remove(pausedAs);
+    } catch (err) {
+      this.#context.log.error({ err, 'sandbox.id': entry.record.id }, 'left behind by a sandbox');
+    }
+    await this.#collect();
+  }
+
+  #rebase(id: string, from: string, to: string | null): void {
+    const entry = this.#entries.get(id);
+    if (entry !== undefined) return void (entry.record.basis === from && entry.update({ basis: to }));
+    const record = this.#context.store.sandbox(id);
+    if (record !== undefined) this.#context.store.apply({ sandboxes: [{ ...record, basis: to }] });
+  }
+
+  /** Bases that nobody stands on any more. */
+  async #collect(): Promise<void> {
+    const { store, bases } = this.#context;
+    const alive = store.sandboxes().filter(({ state }) => state !== 'ended');
+    await bases.sweep(new Set([...alive, ...store.snapshots()].map(({ base }) => base)));
+  }
+
+  #scheduleSweep(): void {
+    const { clock, options } = this.#context;
+    this.#cancelSweep = clock.schedule(options.sweepMs, () => {
+      void this.#sweep().finally(() => {
+        if (!this.#isClosed) this.#scheduleSweep();
+      });
+    });
+  }
+
+  /**
+   * Looks at the deadlines as they are now. There is no timer of a sandbox that could be older than its deadline. One that is being
+   * changed is met by the next sweep.
+   */
+  async #sweep(): Promise<void> {
+    const { clock, log, options, store } = this.#context;
+    const now = clock.now();
+    store.forget(now - options.keepEndedMs);
+    const due = [...this.#entries.values()].filter(
+      (entry) => entry.state === 'running' && entry.record.deadlineAt <= now && !entry.isBusy,
+    );
+    await Promise.all(
+      due.map(async (entry) => {
+        try {
+          if (entry.record.onTimeout === 'kill') await this.#end(entry, killedVerdict('deadline', now));
+          else await pause(this.#context, entry, new AbortController().signal);
+        } catch (err) {
+          log.error({ err, 'sandbox.id': entry.record.id }, 'deadline of a sandbox not kept');
+        }
+      }),
+    );
+  }
+}
+
+const unknown = (id: string) =>
+  new GatewayError('sandbox_not_found', `there is no sandbox ${id}`, { component: 'edge' });
