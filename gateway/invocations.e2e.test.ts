@@ -15,6 +15,7 @@ interface Answer {
   readonly uuid: string;
   readonly urandom: string;
   readonly openssl: string;
+  readonly bootId: string | null;
   readonly hostname: string;
   readonly machineId: string;
   readonly headers: [string, string][];
@@ -71,7 +72,7 @@ test('clones differ in every kind of randomness, in name and in identity, and ke
   const firstOf = [...machines].map(
     (machine) => answers.find(({ start }) => start?.machine === machine)!.answer,
   );
-  for (const key of ['random', 'uuid', 'urandom', 'openssl', 'hostname', 'machineId'] as const) {
+  for (const key of ['random', 'uuid', 'urandom', 'openssl', 'bootId', 'hostname', 'machineId'] as const) {
     assert.equal(
       new Set(firstOf.map((answer) => answer[key])).size,
       machines.size,

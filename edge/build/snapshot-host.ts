@@ -11,7 +11,6 @@ import {
   type TemplateDefinition,
 } from '../../templates/index.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
-import { machineIdentity } from '../machine/identity.ts';
 import type { Machine } from '../machine/machine.ts';
 import { createMachineSource, type RestorableVersion } from '../machine/source.ts';
 import type { MachineShape, RunningVmm, Vmm } from '../vmm/port.ts';
@@ -36,7 +35,7 @@ const bootTimeoutMs = 120_000;
  * can reach them, and reseeds them from the kernel when an hour has passed by the wall clock. In a clone, whose clock is stepped to
  * the present, more than that has passed; otherwise all clones would draw the same "random" bytes (measured with Node 18).
  */
-const buildClockLagMs = 2 * 3_600_000;
+const buildClockLagSeconds = 2 * 3600;
 
 const shapeOf = (
   definition: TemplateDefinition,
@@ -125,7 +124,8 @@ export function createSnapshotHost(deps: SnapshotHostDeps): SnapshotHost {
         shape: shapeOf(definition, image),
         kernelPath: image.kernelPath,
         initrdPath: image.initrdPath,
-        kernelArgs: [`snapgate.token=${token}`],
+        // Not by a `resume` of the agent: that would read the kernel's boot id, which is made at its first reading, for all clones.
+        kernelArgs: [`snapgate.token=${token}`, `snapgate.clock-lag=${buildClockLagSeconds}`],
         memoryPath: files.memoryPath,
         diskPath: files.diskPath,
         signal: bootSignal,
@@ -139,14 +139,7 @@ export function createSnapshotHost(deps: SnapshotHostDeps): SnapshotHost {
           deps.connectGuest({ socketPath: running.agentSocketPath, token, signal: bootSignal }),
           lost,
         ]);
-        await channel.resume(
-          {
-            wallClockMs: deps.clock.now() - buildClockLagMs,
-            entropy: randomBytes(64),
-            ...machineIdentity(definition.name, id),
-          },
-          { signal: bootSignal },
-        );
+        await channel.ping({ signal: bootSignal });
         return new BootedMachine(running, channel, directory);
       } catch (cause) {
         const output = await running.consoleTail().catch(() => '');

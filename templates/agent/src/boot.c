@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -13,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -48,15 +50,31 @@ static void open_console(void) {
   if (null > 2) close(null);
 }
 
-static void read_token(char token[64]) {
-  static const char name[] = "snapgate.token=";
-  char line[4096];
-  int fd = open("/proc/cmdline", O_RDONLY | O_CLOEXEC);
-  ssize_t size = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
-  if (fd >= 0) close(fd);
-  line[size > 0 ? size : 0] = 0;
+/* The value of a word of the kernel's command line, up to its end; NULL when it is not there. */
+static const char *command_line_value(const char *name) {
+  static char line[4096];
+  if (!line[0]) {
+    int fd = open("/proc/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    if (fd >= 0) close(fd);
+    line[size > 0 ? size : 0] = 0;
+  }
   const char *found = strstr(line, name);
-  if (found) found += sizeof name - 1;
+  return found ? found + strlen(name) : NULL;
+}
+
+/* Sets the wall clock back while a template is built: see `buildClockLagSeconds` of the edge for why. */
+static void lag_clock(void) {
+  const char *found = command_line_value("snapgate.clock-lag=");
+  if (!found) return;
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  now.tv_sec -= strtol(found, NULL, 10);
+  if (clock_settime(CLOCK_REALTIME, &now) < 0) boot_fail("set the clock back: %s", strerror(errno));
+}
+
+static void read_token(char token[64]) {
+  const char *found = command_line_value("snapgate.token=");
   if (!found || strlen(found) < TOKEN_DIGITS || !is_hex(found, TOKEN_DIGITS))
     boot_fail("the kernel command line has no snapgate.token of 64 hex digits");
   memcpy(token, found, TOKEN_DIGITS);
@@ -98,6 +116,7 @@ void boot_guest(char token[64]) {
   mount_early("proc", "/proc");
   mount_early("sysfs", "/sys");
   read_token(token);
+  lag_clock();
   hide_token();
   boot_devices();
   boot_root();

@@ -107,6 +107,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             'counter': count, 'restored': restored, 'method': self.command, 'target': self.path, 'now': time.time(),
             'random': random.random(), 'uuid': str(uuid.uuid4()), 'urandom': os.urandom(16).hex(), 'openssl': ssl.RAND_bytes(16).hex(),
             'hostname': os.uname().nodename, 'machineId': open('/etc/machine-id').read().strip(),
+            'bootId': open('/proc/sys/kernel/random/boot_id').read().strip() if path == '/slow' else None,
             'headers': self.headers.items(), 'marker': os.environ.get('MARKER'),
         })
 
