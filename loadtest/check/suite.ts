@@ -8,7 +8,12 @@ import {
 } from './header-checks.ts';
 import { createInvocationsCheck } from './invocations.ts';
 import { readProbe } from './probe.ts';
-import { createGuestClockCheck, createRandomBytesCheck, createTenantCheck } from './probe-checks.ts';
+import {
+  createGuestClockCheck,
+  createRandomBytesCheck,
+  createTenantCheck,
+  type HostClocks,
+} from './probe-checks.ts';
 
 /** How far a guest's clock may be off, from DESIGN: 50 ms. */
 export const clockBoundMs = 50;
@@ -23,7 +28,7 @@ export interface CheckSuite {
 
 /** Header checks always; those that need the probe function when `probe` is given. */
 export function createCheckSuite(
-  deps: { readonly describe: (exchange: Exchange) => string; readonly wallClock: () => number },
+  deps: HostClocks & { readonly describe: (exchange: Exchange) => string },
   options: {
     readonly expectedDigests: ReadonlyMap<number, ReadonlySet<string>>;
     readonly probe: {
@@ -60,7 +65,7 @@ export function createCheckSuite(
   const checks: Check[] = [
     ...headerChecks,
     random,
-    createGuestClockCheck(describe, clockBoundMs, deps.wallClock),
+    createGuestClockCheck(describe, clockBoundMs, deps),
     invocations,
     createTenantCheck(describe, canaryFor, tenants),
   ];

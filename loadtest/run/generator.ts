@@ -66,7 +66,7 @@ export async function generate(
   const now = () => performance.now() - startAt;
   const recorder = new Recorder({ templates: plan.templates, warmupMs: plan.warmupMs });
   const tenants = createTenants(plan);
-  const checks = createChecks(plan, shard, runId, tenants);
+  const checks = createChecks(plan, shard, runId, tenants, now);
   const origin = new URL(plan.url).origin;
   const connection = {
     origin,
@@ -219,7 +219,13 @@ function sourceOf(plan: RunPlan, shard?: Shard): ArrivalSource {
 const waitUntilStart = (now: () => number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, Math.max(0, -now())));
 
-function createChecks(plan: RunPlan, shard: Shard, runId: string, tenants: Tenants): CheckSuite {
+function createChecks(
+  plan: RunPlan,
+  shard: Shard,
+  runId: string,
+  tenants: Tenants,
+  now: () => number,
+): CheckSuite {
   const expectedDigests = new Map<number, ReadonlySet<string>>();
   for (const [index, template] of plan.templates.entries()) {
     const digests = plan.expectedDigests[template];
@@ -230,6 +236,7 @@ function createChecks(plan: RunPlan, shard: Shard, runId: string, tenants: Tenan
       describe: (exchange: Exchange) =>
         `#${exchange.sequence} to ${plan.templates[exchange.target] ?? 'unknown'}${plan.probe ? `?probe=${probeId(runId, exchange.sequence)}` : ''}`,
       wallClock: Date.now,
+      now,
     },
     {
       expectedDigests,
