@@ -62,6 +62,11 @@ int main(int count, char **arguments)
     use(open64(link, O_RDWR), "open64 by another link");
     use(open(real, O_RDONLY | O_TRUNC), "open for reading, truncating");
 
+    struct stat expected, found;
+    int device = open64("/dev/kvm", O_RDWR | O_CLOEXEC);
+    expect(fstat(3, &expected) == 0 && fstat(device, &found) == 0 && expected.st_ino == found.st_ino,
+           "/dev/kvm is the descriptor that was inherited for it");
+
     int file = open(other, O_RDWR | O_CREAT, 0600);
     expect(file >= 0 && (fcntl(file, F_GETFL) & O_ACCMODE) == O_RDWR, "another file opens for writing");
     expect(ftruncate(file, 4096) == 0, "another file can grow");

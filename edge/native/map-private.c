@@ -7,6 +7,8 @@
  * leaves RAM out of its migration stream only for blocks that it believes shared. The kernel itself then refuses
  * ftruncate, fallocate (punching holes) and write. Where it is writable (a template's own boot), nothing is changed.
  *
+ * /dev/kvm may be inherited in the same way (SNAPGATE_KVM_FD).
+ *
  * The shim also takes away core dumps (they would hold guest memory) and new privileges, and bounds every file that the
  * VMM may write to SNAPGATE_FILE_BYTES, where given.
  */
@@ -34,22 +36,22 @@ static struct {
     ino_t inode;
 } memory = {.file = -1};
 
+static int kvm_file = -1;
+
 static void fail(const char *what)
 {
     dprintf(STDERR_FILENO, "snapgate map-private: %s: %s\n", what, strerror(errno));
     _exit(71);
 }
 
-/* The number in an environment variable; `absent` when there is none. */
-static unsigned long long number(const char *variable, unsigned long long absent)
+/* The number in an environment variable, which must be there. */
+static unsigned long long number(const char *variable)
 {
     const char *text = getenv(variable);
-    if (text == NULL)
-        return absent;
     char *end = NULL;
     errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0') {
+    unsigned long long value = text == NULL ? 0 : strtoull(text, &end, 10);
+    if (text == NULL || errno != 0 || end == text || *end != '\0') {
         errno = EINVAL;
         fail(variable);
     }
@@ -71,11 +73,13 @@ __attribute__((constructor)) static void prepare(void)
     if (setrlimit(RLIMIT_CORE, &none) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         fail("give up privileges");
     if (getenv("SNAPGATE_FILE_BYTES") != NULL)
-        limit_files(number("SNAPGATE_FILE_BYTES", 0));
+        limit_files(number("SNAPGATE_FILE_BYTES"));
+    if (getenv("SNAPGATE_KVM_FD") != NULL)
+        kvm_file = (int)number("SNAPGATE_KVM_FD");
     memory.name = getenv("SNAPGATE_MEMORY_NAME");
     if (memory.name == NULL)
         return;
-    memory.file = (int)number("SNAPGATE_MEMORY_FD", 0);
+    memory.file = (int)number("SNAPGATE_MEMORY_FD");
     struct stat found;
     int flags = fcntl(memory.file, F_GETFL);
     if (flags < 0 || fstat(memory.file, &found) != 0)
@@ -95,9 +99,14 @@ static bool is_template(const struct stat *file)
     return memory.is_private && file->st_dev == memory.device && file->st_ino == memory.inode;
 }
 
-static bool is_memory_name(const char *path)
+/* The inherited descriptor that a path stands for; -1 for all other paths. */
+static int inherited(const char *path)
 {
-    return memory.name != NULL && strcmp(path, memory.name) == 0;
+    if (memory.name != NULL && strcmp(path, memory.name) == 0)
+        return memory.file;
+    if (kvm_file >= 0 && strcmp(path, "/dev/kvm") == 0)
+        return kvm_file;
+    return -1;
 }
 
 /* By whatever name a template's file may be reached, it is opened for reading only. */
@@ -134,8 +143,9 @@ typedef void *(*mmap_function)(void *, size_t, int, int, int, off_t);
     {                                                      \
         NEXT(#symbol, open_function);                      \
         CREATION_MODE(flags, mode)                         \
-        if (is_memory_name(path))                          \
-            return fcntl(memory.file, F_DUPFD_CLOEXEC, 3); \
+        int file = inherited(path);                        \
+        if (file >= 0)                                     \
+            return fcntl(file, F_DUPFD_CLOEXEC, 3);        \
         flags = allowed_flags(AT_FDCWD, path, flags);      \
         return next(path, flags, mode);                    \
     }
@@ -145,8 +155,9 @@ typedef void *(*mmap_function)(void *, size_t, int, int, int, off_t);
     {                                                           \
         NEXT(#symbol, openat_function);                         \
         CREATION_MODE(flags, mode)                              \
-        if (is_memory_name(path))                               \
-            return fcntl(memory.file, F_DUPFD_CLOEXEC, 3);      \
+        int file = inherited(path);                             \
+        if (file >= 0)                                          \
+            return fcntl(file, F_DUPFD_CLOEXEC, 3);             \
         flags = allowed_flags(directory, path, flags);          \
         return next(directory, path, flags, mode);              \
     }

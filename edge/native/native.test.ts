@@ -28,6 +28,7 @@ describe('native tools, built with warnings as errors and the sanitizer', () => 
         LD_PRELOAD: join(directory, 'map-private.so'),
         SNAPGATE_MEMORY_NAME: '/dev/null/snapgate-memory',
         SNAPGATE_MEMORY_FD: '3',
+        SNAPGATE_KVM_FD: '3',
         SNAPGATE_FILE_BYTES: '65536',
         ...more,
       },

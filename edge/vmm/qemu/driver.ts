@@ -21,7 +21,7 @@ import { prepareMigration } from './migration.ts';
 import { blankVmm, runningVmm } from './phases.ts';
 import { type ProbeGuest, probeBoot } from './probe-boot.ts';
 import type { VmmProcess } from './vmm-process.ts';
-import { canSwitchUser, kvmGroup, userOfMachine } from './vmm-user.ts';
+import { canSwitchUser, userOfMachine } from './vmm-user.ts';
 
 export interface QemuVmmDeps {
   /** Epoch milliseconds. */
@@ -72,14 +72,13 @@ export async function createQemuVmm(deps: QemuVmmDeps, options: QemuVmmOptions):
     );
   await requireFile(options.shimPath, 'the mapping shim');
   await mkdir(options.runDirectory, { recursive: true, mode: 0o700 });
-  const group = await kvmGroup();
-  const isUserSwitched = await canSwitchUser(binary, userOfMachine('0'.repeat(20) as MachineId, group));
+  const isUserSwitched = await canSwitchUser(binary, userOfMachine('0'.repeat(20) as MachineId));
   const launcher: MachineLauncherDeps = {
     launch: deps.launch ?? launchDetached,
     runDirectory: options.runDirectory,
     shimPath: options.shimPath,
     now: deps.now,
-    userOf: (id) => (isUserSwitched ? userOfMachine(id, group) : null),
+    userOf: (id) => (isUserSwitched ? userOfMachine(id) : null),
   };
   const accelerationOf = (accelerator: 'kvm' | 'tcg'): Acceleration => ({
     accelerator,
@@ -221,7 +220,9 @@ class QemuVmm implements Vmm {
     const argv = commandLine(id, shape, acceleration, start);
     // A qcow2 needs a little more than what it holds.
     const fileBytes = Math.ceil(shape.diskMiB * 1.125 + 64) * 2 ** 20;
-    return startMachine(launcher, { id, binary, argv, inherited, fileBytes, note, prepare }, signal);
+    const { accelerator } = acceleration;
+    const plan = { id, binary, argv, inherited, accelerator, fileBytes, note, prepare };
+    return startMachine(launcher, plan, signal);
   }
 }
 

@@ -22,6 +22,8 @@ export interface MachineStartPlan {
   readonly argv: readonly string[];
   /** Memory first; without any the VMM has no memory file. */
   readonly inherited: readonly InheritedFile[];
+  /** Under KVM the VMM inherits the device as well: its user has no right to open it. */
+  readonly accelerator: 'kvm' | 'tcg';
   /** Most bytes of any file that the VMM writes. */
   readonly fileBytes: number;
   readonly note: unknown;
@@ -107,16 +109,30 @@ async function launchWithFiles(
   await using stack = new AsyncDisposableStack();
   const inherited: number[] = [];
   for (const { path, mode } of plan.inherited) inherited.push(stack.use(await openInherited(path, mode)).fd);
-  const env = {
+  const env: Record<string, string> = {
     LC_ALL: 'C',
     LD_PRELOAD: `./${vmmFileNames.shim}`,
     SNAPGATE_FILE_BYTES: String(plan.fileBytes),
-    ...(inherited.length === 0
-      ? {}
-      : { SNAPGATE_MEMORY_NAME: shimMemoryName, SNAPGATE_MEMORY_FD: String(inheritedFiles.memory) }),
   };
+  if (inherited.length > 0) {
+    env.SNAPGATE_MEMORY_NAME = shimMemoryName;
+    env.SNAPGATE_MEMORY_FD = String(inheritedFiles.memory);
+  }
+  if (plan.accelerator === 'kvm') {
+    env.SNAPGATE_KVM_FD = String(inheritedFiles.memory + inherited.length);
+    inherited.push(stack.use(await openKvm()).fd);
+  }
   const { binary, argv } = plan;
   return await deps.launch({ binary, argv, env, files, inherited, user });
+}
+
+async function openKvm(): Promise<FileHandle> {
+  return await open('/dev/kvm', 'r+').catch((cause: unknown) => {
+    throw new GatewayError('host_not_ready', `/dev/kvm can't be opened by this user (${errnoOf(cause)})`, {
+      component: 'edge',
+      cause,
+    });
+  });
 }
 
 async function openInherited(path: string, mode: InheritedFile['mode']): Promise<FileHandle> {

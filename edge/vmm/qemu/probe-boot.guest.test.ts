@@ -41,7 +41,8 @@ describe('the probe boot', () => {
   });
 
   test('says how far a kernel came that is too slow', async () => {
-    assert.equal(await probe({ deadlineMs: 1 }), 'the guest kernel printed nothing within 1 ms');
+    const reason = await probe({ deadlineMs: 1 });
+    assert.match(reason ?? '', /^the guest kernel (printed nothing|did not come up) within 1 ms$/);
   });
 
   test('says in the words of QEMU why it did not start', async () => {

@@ -61,6 +61,7 @@ export async function probeBoot(deps: MachineLauncherDeps, options: ProbeOptions
         binary: options.binary,
         argv,
         inherited: [],
+        accelerator: acceleration.accelerator,
         fileBytes: 2 ** 20,
         note: { purpose: 'probe' },
         prepare: async (files) => {

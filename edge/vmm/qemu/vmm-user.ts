@@ -1,7 +1,6 @@
 /** The unprivileged users that VMMs run as when the edge is root: one each, so that no VMM can touch another. */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { stat } from 'node:fs/promises';
 import type { MachineId } from '../../../sdk/index.ts';
 
 export interface VmmUser {
@@ -16,16 +15,10 @@ export interface VmmUser {
 const firstUid = 0x7000_0000;
 const uidBits = 0x0fff_ffff;
 
-/** @param gid the group that owns /dev/kvm, where it is used; default the user's own */
-export function userOfMachine(id: MachineId, gid: number | null): VmmUser {
+/** Whom this machine's VMM runs as. Pure. */
+export function userOfMachine(id: MachineId): VmmUser {
   const uid = firstUid + (createHash('sha256').update(id).digest().readUInt32BE(0) & uidBits);
-  return { uid, gid: gid ?? uid };
-}
-
-/** Group that may open /dev/kvm; null when there is none but root's. */
-export async function kvmGroup(): Promise<number | null> {
-  const found = await stat('/dev/kvm').catch(() => null);
-  return found === null || found.gid === 0 ? null : found.gid;
+  return { uid, gid: uid };
 }
 
 /** Whether we can start the binary as such a user: not when we are not root, and not in every container. */
