@@ -1,4 +1,3 @@
-/** Virtual machine monitors: the port, its drivers, and the comparison of what snapshots were made with. */
-export { fingerprintDifferences } from './fingerprint.ts';
+/** Virtual machine monitors: the port and its drivers. */
 export * from './port.ts';
 export { createQemuVmm, type QemuVmmDeps, type QemuVmmOptions } from './qemu/index.ts';

@@ -41,7 +41,7 @@ const rootSet = 1;
 const diskSet = 2;
 
 /** Node name of the writable layer in QEMU's block graph; `blockdev-snapshot-sync` takes it. */
-export const scratchNodeName = 'scratch0';
+const scratchNodeName = 'scratch0';
 /** Also the name under which RAM appears in device state: changing it invalidates snapshots. */
 const memoryId = 'ram0';
 

@@ -9,7 +9,7 @@ import { connect } from 'node:net';
 import { createTextTail } from './text-tail.ts';
 
 /** Bytes of console kept a machine. */
-export const consoleTailBytes = 8 * 1024;
+const consoleTailBytes = 8 * 1024;
 /** Most bytes taken from one guest's console in a second; beyond that the guest's own serial port stalls. */
 const maxBytesPerSecond = 1 << 20;
 

@@ -9,7 +9,7 @@ export interface LastLines {
 }
 
 /** Both tails under their headings; undefined when nobody said anything. */
-export function lastLinesText(lines: LastLines): string | undefined {
+function lastLinesText(lines: LastLines): string | undefined {
   const parts = [
     lines.stderr === '' ? '' : `vmm stderr:\n${lines.stderr}`,
     lines.console === '' ? '' : `guest console:\n${lines.console}`,

@@ -21,7 +21,7 @@ const ownerRecordSchema = z.strictObject({
 export type OwnerRecord = Readonly<z.infer<typeof ownerRecordSchema>>;
 
 /** Most bytes of JSON in a note. */
-export const maxNoteBytes = 16 * 1024;
+const maxNoteBytes = 16 * 1024;
 const maxRecordBytes = 64 * 1024;
 
 /** Writes or replaces the record in one step. Throws `invalid_request` for a note that is too long. */

@@ -2,7 +2,7 @@
 import { z } from '@hono/zod-openapi';
 
 /** Every run state of QEMU's QAPI enum `RunState`. */
-export const runStates = [
+const runStates = [
   'debug',
   'inmigrate',
   'internal-error',
