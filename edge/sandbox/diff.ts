@@ -92,35 +92,38 @@ const keyOf = ({ type, size, mode, uid, gid, mtimeMs, target }: FileRow) =>
     ? `${type} ${mode} ${uid} ${gid}`
     : `${type} ${size} ${mode} ${uid} ${gid} ${mtimeMs} ${target ?? ''}`;
 
-/** From `/proc`, since an image need not have `ps`; kernel threads have no command line and are left out. */
+/** One line a process: its `stat`, a tab, its command. Kernel threads have no command, and the lister leaves itself out. */
+const lister = `for d in /proc/[1-9]*; do
+  [ "$d" = "/proc/$$" ] && continue
+  stat=$(tr '\\n' ' ' < "$d/stat") && command=$(tr '\\0\\n\\t' '   ' < "$d/cmdline") || continue
+  [ -n "$command" ] && printf '%s\\t%s\\n' "$stat" "$command"
+done 2> /dev/null; true`;
+const listerId = 'snapgate-diff';
+const maxListBytes = 4 * 2 ** 20;
+
+/** By a shell in the child, since an image need not have `ps`. Processes of the agent's own start are listed too. */
 async function listProcesses(channel: SandboxChannel, signal: AbortSignal): Promise<Map<number, string>> {
-  const found = new Map<number, string>();
-  for await (const { name } of await channel.listFiles('/proc', { signal })) {
-    if (!/^[1-9]\d{0,8}$/.test(name)) continue;
-    const [command, stat] = await Promise.all([
-      readText(channel, `/proc/${name}/cmdline`, signal),
-      readText(channel, `/proc/${name}/stat`, signal),
-    ]);
-    if (command === '' || stat === '') continue;
-    // Field 22: when it started, which tells a number that was used again.
-    const startTime = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
-    found.set(Number(name), `${startTime} ${command.replaceAll('\0', ' ').trim()}`);
+  await channel.startProcess({ id: listerId, argv: ['/bin/sh', '-c', lister] }, { signal });
+  let text = '';
+  const output = await channel.processOutput(listerId, 'stdout', { follow: true, signal });
+  for await (const chunk of output.setEncoding('utf8')) {
+    text += chunk as string;
+    if (text.length > maxListBytes) break;
   }
-  return found;
+  return parseProcesses(text);
 }
 
-/** Empty when it is gone. */
-async function readText(channel: SandboxChannel, path: string, signal: AbortSignal): Promise<string> {
-  try {
-    const body = await channel.readFile(path, { signal });
-    let text = '';
-    for await (const chunk of body) {
-      text += String(chunk);
-      if (text.length > maxCommandBytes) break;
-    }
-    return text.slice(0, maxCommandBytes);
-  } catch {
-    signal.throwIfAborted();
-    return '';
+/** Keyed by number; the value starts with field 22, when it started, which tells a number that was used again. Pure. */
+export function parseProcesses(text: string): Map<number, string> {
+  const found = new Map<number, string>();
+  for (const line of text.split('\n')) {
+    const tab = line.indexOf('\t');
+    const stat = line.slice(0, tab);
+    const pid = Number.parseInt(stat, 10);
+    // The second field is a name in parentheses and may hold anything.
+    const startTime = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
+    if (tab === -1 || !Number.isSafeInteger(pid) || startTime === undefined) continue;
+    found.set(pid, `${startTime} ${line.slice(tab + 1, tab + 1 + maxCommandBytes).trim()}`);
   }
+  return found;
 }

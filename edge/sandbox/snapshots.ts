@@ -45,7 +45,9 @@ export async function takeSnapshot(
         await using draft = await files.draft(id);
         const { channelToken } = entry.requireLive();
         await takeRunning(context, entry, draft, { what: 'snapshot', signal: inner });
-        return draft.publish({ origin, base, channelToken, fingerprint }, bases.at(base), { signal: inner });
+        return await draft.publish({ origin, base, channelToken, fingerprint }, bases.at(base), {
+          signal: inner,
+        });
       })();
       await context.step('snapshot.published');
       const taken: SnapshotRecord = {
