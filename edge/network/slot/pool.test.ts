@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { test } from 'node:test';
+import { isGatewayError } from '../../../sdk/index.ts';
+import { runCommand } from '../command.ts';
+import { createFloor } from '../rules/floor.ts';
+import { cannotRun, createWorld, inside, type World } from '../testing/world.ts';
+import { outsideTable, slotPrefix } from './layout.ts';
+import { openSlotPool } from './pool.ts';
+import { prepareSlot } from './slot.ts';
+
+const floor = createFloor({ hostAddresses: [], permittedRanges: [] });
+const options = (world: World) => ({
+  node: world.node,
+  outside: world.outside,
+  limits: { connections: 64, newConnectionsPerSecond: 100 },
+  bandwidthBitsPerSecond: 100_000_000,
+  ready: 2,
+  max: 4,
+});
+const slotsOf = async (world: World) =>
+  (await readdir('/run/netns')).filter((name) => name.startsWith(slotPrefix(world.node)));
+
+test('a pool hands out prepared slots, refuses beyond its bound, and leaves nothing', {
+  skip: cannotRun,
+}, async () => {
+  await using world = await createWorld();
+  {
+    await using pool = await openSlotPool({ run: runCommand, floor }, options(world));
+    await pool.filled();
+    assert.equal(pool.stats().ready, 2);
+    const slots = [await pool.acquire(), await pool.acquire(), await pool.acquire(), await pool.acquire()];
+    assert.equal(new Set(slots.map(({ layout }) => layout.netns)).size, 4);
+    await assert.rejects(pool.acquire(), (error) => isGatewayError(error, 'node_at_capacity'));
+    const [first] = slots;
+    assert.ok(first !== undefined);
+    await pool.release(first);
+    await pool.release(first);
+    await pool.filled();
+    assert.deepEqual(pool.stats(), { ready: 1, used: 3, preparing: 0, failures: 0 });
+  }
+  assert.deepEqual(await slotsOf(world), []);
+  assert.equal(
+    (await inside(world.outside, ['nft', 'list', 'tables'])).includes(outsideTable(world.node)),
+    false,
+  );
+});
+
+test('slots of an edge that was killed are reclaimed by the next one', { skip: cannotRun }, async () => {
+  await using world = await createWorld();
+  await prepareSlot({ run: runCommand, floor }, options(world), 0);
+  await prepareSlot({ run: runCommand, floor }, options(world), 35);
+  assert.equal((await slotsOf(world)).length, 2);
+  {
+    await using pool = await openSlotPool({ run: runCommand, floor }, { ...options(world), ready: 0 });
+    await pool.filled();
+    assert.deepEqual(await slotsOf(world), []);
+  }
+});
+
+test('a slot that can not be prepared is removed and its failure told', { skip: cannotRun }, async () => {
+  await using world = await createWorld();
+  const run: typeof runCommand = async (argv, rest) => {
+    if (argv.includes('sysctl') && !argv.some((word) => word.includes(world.outside)))
+      throw new Error('refused by test');
+    return await runCommand(argv, rest);
+  };
+  {
+    await using pool = await openSlotPool({ run, floor }, options(world));
+    await assert.rejects(pool.acquire(), /refused by test/);
+    assert.ok(pool.stats().failures >= 1);
+  }
+  assert.deepEqual(await slotsOf(world), []);
+});

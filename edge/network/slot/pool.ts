@@ -1,0 +1,128 @@
+/** Prepared slots, so that nobody waits for one. A returned slot is removed, never used again: nothing can survive in it. */
+import { readdir } from 'node:fs/promises';
+import { GatewayError } from '../../../sdk/index.ts';
+import { maxSlots, slotPrefix } from './layout.ts';
+import { installOutside, removeOutside } from './outside.ts';
+import { prepareSlot, removeNamespace, type Slot, type SlotDeps, type SlotOptions } from './slot.ts';
+
+export interface SlotPoolOptions extends SlotOptions {
+  /** Slots kept prepared. */
+  readonly ready: number;
+  /** Most slots in use and prepared. */
+  readonly max: number;
+}
+
+export interface SlotPoolStats {
+  readonly ready: number;
+  readonly used: number;
+  readonly preparing: number;
+  readonly failures: number;
+}
+
+export interface SlotPool extends AsyncDisposable {
+  /** A prepared slot that refuses everything; at once when one is ready. Throws `node_at_capacity`, `host_not_ready`. */
+  acquire(): Promise<Slot>;
+  /** Takes it back whatever its state. Resolves when it is gone. */
+  release(slot: Slot): Promise<void>;
+  /** Resolves when as many as wanted are prepared. Throws what hindered it. */
+  filled(): Promise<void>;
+  stats(): SlotPoolStats;
+}
+
+/** Removes what an earlier edge of this node left, then starts to fill. */
+export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Promise<SlotPool> {
+  const { run } = deps;
+  const max = Math.min(options.max, maxSlots);
+  await reclaimSlots(deps, options);
+  await installOutside(run, options.node, options.outside);
+
+  const ready: Slot[] = [];
+  const used = new Set<Slot>();
+  const taken = new Set<number>();
+  let failures = 0;
+  let isDisposed = false;
+  let filling: Promise<void> | null = null;
+
+  async function prepare(): Promise<Slot> {
+    if (isDisposed) throw new GatewayError('draining', 'the node is stopping', { component: 'edge' });
+    if (taken.size >= max)
+      throw new GatewayError('node_at_capacity', `all ${max} network slots of the node are in use`, {
+        component: 'edge',
+        retryAfterSeconds: 1,
+      });
+    let index = 0;
+    while (taken.has(index)) index += 1;
+    taken.add(index);
+    try {
+      return await prepareSlot(deps, options, index);
+    } catch (error) {
+      taken.delete(index);
+      failures += 1;
+      throw error;
+    }
+  }
+
+  async function fill(): Promise<void> {
+    while (!isDisposed && ready.length < options.ready && taken.size < max) ready.push(await prepare());
+  }
+
+  function refill(): Promise<void> {
+    filling ??= fill().finally(() => {
+      filling = null;
+    });
+    return filling;
+  }
+  // The next acquire meets the same failure and reports it.
+  const refillLater = () => void refill().catch(() => {});
+
+  async function discard(slot: Slot): Promise<void> {
+    await slot.remove();
+    taken.delete(slot.index);
+  }
+
+  refillLater();
+  return {
+    async acquire() {
+      const slot = ready.shift() ?? (await prepare());
+      used.add(slot);
+      refillLater();
+      return slot;
+    },
+    async release(slot) {
+      if (!used.delete(slot)) return;
+      await discard(slot);
+      refillLater();
+    },
+    filled: refill,
+    stats: () => ({
+      ready: ready.length,
+      used: used.size,
+      preparing: taken.size - ready.length - used.size,
+      failures,
+    }),
+    async [Symbol.asyncDispose]() {
+      if (isDisposed) return;
+      isDisposed = true;
+      await filling?.catch(() => {});
+      const results = await Promise.allSettled([...ready.splice(0), ...used].map(discard));
+      used.clear();
+      await removeOutside(run, options.node, options.outside);
+      const failed = results.find((result) => result.status === 'rejected');
+      if (failed !== undefined) throw failed.reason;
+    },
+  };
+}
+
+/** Removes every namespace whose name carries this node's id. */
+export async function reclaimSlots(
+  deps: Pick<SlotDeps, 'run'>,
+  options: Pick<SlotOptions, 'node' | 'outside'>,
+): Promise<number> {
+  const names = await readdir('/run/netns').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  const ours = names.filter((name) => name.startsWith(slotPrefix(options.node)));
+  for (const name of ours) await removeNamespace(deps.run, name, options.outside);
+  return ours.length;
+}

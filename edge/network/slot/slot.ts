@@ -1,0 +1,182 @@
+/** One slot: a network namespace with a tap for a guest, an uplink, and rules. */
+
+import { z } from 'zod';
+import { GatewayError, type NodeId } from '../../../sdk/index.ts';
+import { inNamespace, type RunCommand } from '../command.ts';
+import type { Floor } from '../rules/floor.ts';
+import { closedRules, type NetworkRules } from '../rules/rules.ts';
+import { guestLink, inspectMark, type SlotLayout, slotLayout, tapName, uplinkName } from './layout.ts';
+import { type PinElement, renderPins, renderRuleset, type SlotLimits, slotTable } from './ruleset.ts';
+
+export interface SlotDeps {
+  readonly run: RunCommand;
+  readonly floor: Floor;
+}
+
+export interface SlotOptions {
+  readonly node: NodeId;
+  /** Where the uplinks end: a named namespace, or null for the edge's own. */
+  readonly outside: string | null;
+  readonly limits: SlotLimits;
+  /** Bits per second each way; null: not limited. */
+  readonly bandwidthBitsPerSecond: number | null;
+}
+
+/** What the kernel refused at a slot, most recent minute. */
+export interface KernelRefusal {
+  readonly address: string;
+  readonly protocol: 'tcp' | 'udp';
+  readonly port: number;
+  readonly packets: number;
+}
+
+/** A prepared slot refuses everything until rules are applied. */
+export interface Slot {
+  readonly index: number;
+  readonly layout: SlotLayout;
+  /** Replaces rules and pins in one transaction; connections that are no longer allowed are cut with their next packet. */
+  apply(rules: NetworkRules, pins?: readonly PinElement[]): Promise<void>;
+  /** Opens addresses for a time. Resolves when the kernel knows them. */
+  pin(pins: readonly PinElement[]): Promise<void>;
+  refusals(): Promise<KernelRefusal[]>;
+  /** Removes the namespace and all in it. Idempotent. */
+  remove(): Promise<void>;
+}
+
+/** Makes the namespace with its links; removes it again when a step fails. Throws `host_not_ready`. */
+export async function prepareSlot(deps: SlotDeps, options: SlotOptions, index: number): Promise<Slot> {
+  const layout = slotLayout(options.node, index);
+  const slot = createSlot(deps, options, index, layout);
+  try {
+    await deps.run(['ip', 'netns', 'add', layout.netns]);
+    await deps.run(inNamespace(options.outside, ['ip', '-batch', '-']), { input: outsideLinks(layout) });
+    await deps.run(['ip', '-n', layout.netns, '-batch', '-'], { input: insideLinks(layout) });
+    for (const family of ['-4', '-6'])
+      await deps.run(['ip', family, '-n', layout.netns, '-batch', '-'], { input: steering });
+    await deps.run(inNamespace(layout.netns, ['sysctl', '-q', '-w', ...kernelSettings]));
+    if (options.bandwidthBitsPerSecond !== null)
+      await deps.run(inNamespace(layout.netns, ['tc', '-batch', '-']), {
+        input: shaping(options.bandwidthBitsPerSecond),
+      });
+    await slot.apply(closedRules);
+    return slot;
+  } catch (error) {
+    await slot.remove().catch(() => {});
+    throw error;
+  }
+}
+
+function createSlot(deps: SlotDeps, options: SlotOptions, index: number, layout: SlotLayout): Slot {
+  let generation = 0;
+  // Changes of one slot's rules happen one after another.
+  let last: Promise<unknown> = Promise.resolve();
+  const nft = (input: string) => {
+    const next = last.then(() => deps.run(inNamespace(layout.netns, ['nft', '-f', '-']), { input }));
+    last = next.catch(() => {});
+    return next;
+  };
+  return {
+    index,
+    layout,
+    async apply(rules, pins = []) {
+      generation += 1;
+      await nft(renderRuleset({ rules, floor: deps.floor, generation, pins, limits: options.limits }));
+    },
+    async pin(pins) {
+      if (pins.length > 0) await nft(renderPins(pins));
+    },
+    async refusals() {
+      const argv = inNamespace(layout.netns, ['nft', '-j', 'list', 'table', 'inet', slotTable]);
+      return parseRefusals(await deps.run(argv));
+    },
+    async remove() {
+      await removeNamespace(deps.run, layout.netns, options.outside);
+    },
+  };
+}
+
+/** Removes a slot's namespace; the uplink goes with it. Not finding it is success. */
+export async function removeNamespace(run: RunCommand, netns: string, outside: string | null): Promise<void> {
+  // The namespace itself lives on while a process is in it, so the uplink is cut by itself first.
+  await run(inNamespace(outside, ['ip', 'link', 'delete', 'dev', netns])).catch(ignoreMissing);
+  await run(['ip', 'netns', 'delete', netns]).catch(ignoreMissing);
+}
+
+function ignoreMissing(error: unknown): void {
+  const output = error instanceof GatewayError ? (error.details.output ?? '') : '';
+  if (!/Cannot find device|No such file|does not exist/.test(output)) throw error;
+}
+
+const outsideLinks = ({
+  outsideName,
+  netns,
+  uplink,
+  uplink6,
+}: SlotLayout) => `link add ${outsideName} type veth peer name ${uplinkName} netns ${netns}
+addr add ${uplink.outside}/31 dev ${outsideName}
+addr add ${uplink6.outside}/127 dev ${outsideName} nodad
+link set ${outsideName} up
+`;
+
+const insideLinks = ({ uplink, uplink6 }: SlotLayout) => `link set lo up
+tuntap add dev ${tapName} mode tap
+link set ${tapName} address ${guestLink.gatewayMac}
+addr add ${guestLink.gateway}/${guestLink.prefix} dev ${tapName}
+addr add ${guestLink.gateway6}/${guestLink.prefix6} dev ${tapName} nodad
+link set ${tapName} up
+neigh replace ${guestLink.address} lladdr ${guestLink.mac} dev ${tapName} nud permanent
+neigh replace ${guestLink.address6} lladdr ${guestLink.mac} dev ${tapName} nud permanent
+addr add ${uplink.inside}/31 dev ${uplinkName}
+addr add ${uplink6.inside}/127 dev ${uplinkName} nodad
+link set ${uplinkName} up
+route add default via ${uplink.outside}
+route add default via ${uplink6.outside}
+`;
+
+/** What has to be said once per address family. */
+const steering = `rule add fwmark ${inspectMark} lookup ${inspectMark}
+route add local default dev lo table ${inspectMark}
+`;
+
+const kernelSettings = [
+  'net.ipv4.ip_forward=1',
+  'net.ipv6.conf.all.forwarding=1',
+  'net.ipv6.conf.all.accept_ra=0',
+  'net.ipv6.conf.all.accept_redirects=0',
+  'net.ipv4.conf.all.accept_redirects=0',
+  'net.ipv4.conf.all.send_redirects=0',
+];
+
+const shaping = (bitsPerSecond: number) =>
+  [tapName, uplinkName]
+    .map(
+      (name) =>
+        `qdisc replace dev ${name} root tbf rate ${bitsPerSecond}bit burst ${Math.max(65_536, Math.ceil(bitsPerSecond / 800))} latency 200ms\n`,
+    )
+    .join('');
+
+const elementSchema = z.object({
+  elem: z.object({
+    val: z.object({ concat: z.tuple([z.string(), z.enum(['tcp', 'udp']), z.int()]) }),
+    counter: z.object({ packets: z.int() }),
+  }),
+});
+const listingSchema = z.object({
+  nftables: z.array(
+    z.object({ set: z.object({ name: z.string(), elem: z.array(z.unknown()).default([]) }).optional() }),
+  ),
+});
+
+function parseRefusals(json: string): KernelRefusal[] {
+  return listingSchema.parse(JSON.parse(json)).nftables.flatMap(({ set }) =>
+    set === undefined || !/^refused[46]$/.test(set.name)
+      ? []
+      : set.elem.flatMap((each) => {
+          const parsed = elementSchema.safeParse(each);
+          if (!parsed.success) return [];
+          const { val, counter } = parsed.data.elem;
+          const [address, protocol, port] = val.concat;
+          return [{ address, protocol, port, packets: counter.packets }];
+        }),
+  );
+}
