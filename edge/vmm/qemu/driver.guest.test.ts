@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdtemp, open, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, open, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { promisify } from 'node:util';
 import { isGatewayError } from '../../../sdk/index.ts';
 import { connectGuest } from '../../guest/index.ts';
 import { readMemoryUse } from '../../memory/index.ts';
@@ -24,6 +26,7 @@ import {
   waitForCount,
 } from './test-guest.ts';
 
+const run = promisify(execFile);
 const signal = AbortSignal.timeout(15 * 60_000);
 
 describe('the QEMU driver with a real guest', () => {
@@ -180,6 +183,24 @@ describe('the QEMU driver with a real guest', () => {
     await waitForCount(await again.resume(), at + 2);
   });
 
+  test('a full disk while saving is told as such, and the machine goes on', {
+    skip: process.getuid?.() !== 0,
+  }, async () => {
+    const small = join(directory, 'small');
+    await mkdir(small);
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', small]);
+    try {
+      await using clone = await restore(base);
+      const paused = await clone.pause();
+      await assert.rejects(paused.saveState(join(small, 'state'), { signal }), { code: 'disk_full' });
+      assert.deepEqual(await readdir(small), []);
+      const at = (await counts(paused)).at(-1) ?? 0;
+      await waitForCount(await paused.resume(), at + 2);
+    } finally {
+      await run('umount', [small]);
+    }
+  });
+
   test('a VMM that is killed is seen to exit, with what the guest said last', async () => {
     const clone = await restore(base);
     await waitForCount(clone, captured + 1);
@@ -255,17 +276,15 @@ describe('the QEMU driver with a real guest', () => {
     assert.equal(one.field('CapEff'), '0000000000000000');
   });
 
-  test('a start that is aborted leaves nothing', async () => {
-    const controller = new AbortController();
-    const starting = vmm.spawnBlank({
-      id: newId(),
-      shape: guest.shape,
-      snapshot: base,
-      signal: controller.signal,
-    });
-    setTimeout(() => controller.abort(), 10);
-    await assert.rejects(starting, { code: 'cancelled' });
-    assert.deepEqual(await machinesOnDisk(), []);
+  test('a start that is aborted, however early or late, is cancelled and leaves nothing', async () => {
+    for (const delayMs of [null, 0, 1, 2, 4, 8, 16]) {
+      const controller = new AbortController();
+      if (delayMs === null) controller.abort();
+      else setTimeout(() => controller.abort(), delayMs);
+      const options = { id: newId(), shape: guest.shape, snapshot: base, signal: controller.signal };
+      await assert.rejects(vmm.spawnBlank(options), { code: 'cancelled' });
+      assert.deepEqual(await machinesOnDisk(), []);
+    }
   });
 
   test('an id is used once', async () => {

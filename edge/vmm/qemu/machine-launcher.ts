@@ -62,7 +62,7 @@ export async function startMachine(
     memoryPath: plan.inherited[0]?.path ?? '',
     note: plan.note ?? null,
   };
-  signal.throwIfAborted();
+  if (signal.aborted) throw toVmmError(signal.reason, 'start the VMM', startCodes, noLines);
   await makeDirectory(files.path);
   let machine: VmmProcess | null = null;
   try {
@@ -77,11 +77,12 @@ export async function startMachine(
   } catch (error) {
     if (machine !== null) throw await machine.fail(error, 'start the VMM', startCodes);
     await rm(files.path, { recursive: true, force: true });
-    throw toVmmError(error, 'start the VMM', startCodes, { stderr: '', console: '' });
+    throw toVmmError(error, 'start the VMM', startCodes, noLines);
   }
 }
 
 const startCodes = { failed: 'vmm_failed', timeout: 'vmm_failed' } as const;
+const noLines = { stderr: '', console: '' };
 
 async function makeDirectory(path: string): Promise<void> {
   try {
@@ -92,7 +93,7 @@ async function makeDirectory(path: string): Promise<void> {
         component: 'edge',
         cause,
       });
-    throw toVmmError(cause, 'make the directory of the machine', startCodes, { stderr: '', console: '' });
+    throw toVmmError(cause, 'make the directory of the machine', startCodes, noLines);
   }
 }
 
