@@ -4,8 +4,16 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
-import type { SandboxId, VersionDigest } from '../../sdk/index.ts';
-import { anyTime, endNode, leaksOf, makeDataDirectory, openNode, vmmsOf } from './testing/sandbox-node.ts';
+import type { SandboxId } from '../../sdk/index.ts';
+import {
+  anyTime,
+  endNode,
+  leaksOf,
+  makeDataDirectory,
+  openNode,
+  type SandboxNode,
+  vmmsOf,
+} from './testing/sandbox-node.ts';
 
 const program = join(import.meta.dirname, 'testing/crash-process.ts');
 
@@ -31,51 +39,61 @@ const crashes = [
   ['fork', 'fork.restored', 'running', 2],
 ] as const;
 
-describe('a crash of the edge in the middle of a change of a sandbox', () => {
+describe('a crash of the edge in the middle of changes of sandboxes', () => {
   let directory = '';
-  let digest: VersionDigest;
+  let node: SandboxNode;
+  const ids = new Map<string, SandboxId>();
+
   before(async () => {
     directory = await makeDataDirectory();
-    const node = await openNode(directory);
-    digest = node.origin.digest;
-    await node.edge.dispose();
+    const first = await openNode(directory);
+    const { digest } = first.origin;
+    await first.edge.dispose();
+    const cases = crashes.map(([operation, step]) => `${operation}:${step}`);
+    const child = spawn(process.execPath, [program, directory, digest, ...cases], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [output, [, signalName]] = await Promise.all([text(child.stdout), once(child, 'exit')]);
+    assert.equal(signalName, 'SIGKILL', output);
+    for (const line of output.trim().split('\n')) {
+      const [step = '', id = ''] = line.split(' ');
+      ids.set(step, id as SandboxId);
+    }
+    node = await openNode(directory, { digest });
   });
   after(async () => {
-    const node = await openNode(directory, { digest });
     assert.deepEqual(await endNode(node, directory), []);
   });
 
-  for (const [operation, step, state, counter] of crashes) {
-    test(`at ${step} leaves the sandbox ${state}, and nothing half-done`, async () => {
-      const child = spawn(process.execPath, [program, directory, digest, operation, step], {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
-      const [output, [, signalName]] = await Promise.all([text(child.stdout), once(child, 'exit')]);
-      assert.equal(signalName, 'SIGKILL', output);
-      const id = output.trim() as SandboxId;
-      const node = await openNode(directory, { digest });
-      try {
-        const { sandboxes } = node.edge;
-        const all = await sandboxes.list({});
-        assert.deepEqual(
-          all.map((one) => [one.id, one.state]),
-          [[id, state]],
-          'no child, and the sandbox itself',
-        );
-        if (state === 'paused') await sandboxes.resume(id, { signal: anyTime() });
-        const said = await node.ask(id);
-        assert.deepEqual([said.counter, said.lines], [counter, counter]);
-        // It works as before: it can be paused and comes back.
-        await sandboxes.pause(id, { signal: anyTime() });
-        await sandboxes.resume(id, { signal: anyTime() });
-        assert.equal((await node.ask(id, '/count')).counter, counter + 1);
-        for (const snapshot of await sandboxes.snapshots({})) await sandboxes.removeSnapshot(snapshot.id);
-        await sandboxes.kill(id);
-      } finally {
-        await node.edge.dispose();
-      }
-      assert.deepEqual(await leaksOf(directory), []);
-      assert.deepEqual(await vmmsOf(directory), []);
+  test('leaves no child, no machine and no file that no sandbox owns', async () => {
+    const all = await node.edge.sandboxes.list({});
+    assert.deepEqual(new Set(all.map(({ id }) => id)), new Set(ids.values()));
+    const owned = new Set((await node.edge.machines()).map(({ pid }) => pid));
+    assert.deepEqual(
+      (await vmmsOf(directory)).filter((pid) => !owned.has(pid)),
+      [],
+    );
+    const paused = crashes.filter(([, , state]) => state === 'paused').length;
+    const taken = (await node.edge.sandboxes.snapshots({})).length;
+    const files = (await leaksOf(directory)).filter((leak) => leak.startsWith('snapshots/'));
+    assert.equal(files.length, paused + taken);
+  });
+
+  for (const [, step, state, counter] of crashes) {
+    test(`at ${step} leaves the sandbox ${state} and whole`, async () => {
+      const { sandboxes } = node.edge;
+      const id = ids.get(step) as SandboxId;
+      assert.equal((await sandboxes.get(id)).state, state);
+      if (state === 'paused') await sandboxes.resume(id, { signal: anyTime() });
+      const said = await node.ask(id);
+      assert.deepEqual([said.counter, said.lines], [counter, counter]);
+      // It works as before.
+      await sandboxes.pause(id, { signal: anyTime() });
+      await sandboxes.resume(id, { signal: anyTime() });
+      assert.equal((await node.ask(id, '/count')).counter, counter + 1);
+      for (const snapshot of await sandboxes.snapshots({ sandbox: id }))
+        await sandboxes.removeSnapshot(snapshot.id);
+      await sandboxes.kill(id);
     });
   }
 });

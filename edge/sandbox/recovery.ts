@@ -18,7 +18,11 @@ export interface RecoveryDeps {
   readonly addPaused: (record: SandboxRecord) => void;
 }
 
-const connectMs = 15_000;
+/**
+ * A guest that was stopped when the old connection ended hears of that and of the new one at once, and may miss the greeting; it takes
+ * the next one.
+ */
+const connectAttemptsMs = [3_000, 5_000, 15_000];
 
 /**
  * Takes over what the records say. Machines that no record names are the caller's to remove.
@@ -76,16 +80,24 @@ async function takeOver(deps: RecoveryDeps, leftover: Leftover, channelToken: st
   const adopted = await deps.vmm.adopt(leftover);
   try {
     const running = await toRunning(adopted);
-    const channel = await deps.connectGuest({
-      socketPath: running.agentSocketPath,
-      token: channelToken,
-      signal: AbortSignal.timeout(connectMs),
-    });
+    const channel = await connect(deps, running.agentSocketPath, channelToken);
     return new LiveMachine({ vmm: running, channel, channelToken, lease: null });
   } catch (error) {
     await adopted.dispose();
     throw error;
   }
+}
+
+async function connect(deps: RecoveryDeps, socketPath: string, token: string): Promise<SandboxChannel> {
+  let lastError: unknown;
+  for (const ms of connectAttemptsMs) {
+    try {
+      return await deps.connectGuest({ socketPath, token, signal: AbortSignal.timeout(ms) });
+    } catch (error) {
+      lastError = error;
+    }
+  }
+  throw lastError;
 }
 
 async function toRunning(vmm: Awaited<ReturnType<Vmm['adopt']>>): Promise<RunningVmm> {
