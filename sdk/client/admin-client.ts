@@ -3,6 +3,7 @@ import { fromProblem, GatewayError } from '../errors.ts';
 import * as wire from '../wire/admin.ts';
 import type { BodySource } from './bounded-body.ts';
 import { type InvokeAnswer, type InvokeCall, invoke } from './invoke.ts';
+import { segment } from './segment.ts';
 import { createTransport, type Send, type Transport, type TransportOptions } from './transport.ts';
 
 export type AdminClientOptions = TransportOptions;
@@ -116,16 +117,6 @@ function send(method: string, path: string, call?: CallOptions, json?: unknown):
 }
 
 const template = (name: string) => `/v1/templates/${segment(name)}`;
-
-/** One path segment. `fetch` would resolve a dot segment to another route, so those are refused. */
-function segment(value: string): string {
-  if (value === '' || value === '.' || value === '..' || value.length > 200) {
-    throw new GatewayError('invalid_request', `"${value.slice(0, 20)}" is not a usable name`, {
-      component: 'sdk',
-    });
-  }
-  return encodeURIComponent(value);
-}
 
 function logParameters(query: LogQuery): URLSearchParams {
   const parameters = new URLSearchParams({ template: query.template });

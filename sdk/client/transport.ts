@@ -26,6 +26,8 @@ export interface Send {
   readonly headers?: HeadersSource;
   readonly body?: BodySource;
   readonly signal?: AbortSignal;
+  /** Instead of the transport's own, for work that takes its time. Milliseconds. */
+  readonly timeoutMs?: number;
 }
 
 /** HTTP towards one gateway: address, key, deadlines, and one way for anything to fail. */
@@ -83,7 +85,7 @@ export function createTransport(options: TransportOptions): Transport {
 
   /** Runs `read` on a successful answer; its errors and an answer that breaks off get the same treatment. */
   async function answered<T>(send: Send, read: (response: Response) => Promise<T>): Promise<T> {
-    const deadline = AbortSignal.timeout(timeoutMs);
+    const deadline = AbortSignal.timeout(send.timeoutMs ?? timeoutMs);
     const signal = send.signal === undefined ? deadline : AbortSignal.any([send.signal, deadline]);
     try {
       const response = await dispatch({ ...send, signal });
