@@ -4,6 +4,7 @@ import type { StartService } from './services.ts';
 
 const serve = 'Serve:';
 const functions = 'Functions:';
+const sandboxes = 'Sandboxes:';
 const look = 'Look:';
 const manage = 'Manage:';
 
@@ -97,6 +98,21 @@ export const commandEntries: readonly CommandEntry[] = [
     group: functions,
     remote: 'all',
     load: async (deps) => (await import('./invoke.ts')).invokeCommand(await connected(deps)),
+  },
+  {
+    name: 'sandbox',
+    summary: 'make, use, fork, pause and rewind sandboxes',
+    group: sandboxes,
+    remote: 'all',
+    async load({ context, flags, setExitCode }) {
+      const [{ sandboxCommand }, { findConnection }, { Snapgate }] = await Promise.all([
+        import('./sandbox/command.ts'),
+        import('./connection.ts'),
+        import('../../sdk/index.ts'),
+      ]);
+      const snapgate = () => new Snapgate(findConnection(flags(), context));
+      return sandboxCommand({ context, setExitCode, snapgate });
+    },
   },
   {
     name: 'ps',
