@@ -1,21 +1,12 @@
 import { Command } from 'commander';
-import type { Snapgate } from '../../../sdk/index.ts';
-import type { CliContext } from '../context.ts';
 import { copyCommand } from './copy.ts';
 import { createCommand } from './create.ts';
+import type { SandboxCommandDeps } from './deps.ts';
 import { execCommand } from './exec.ts';
 import { lifeCommands } from './life.ts';
 import { listCommand } from './list.ts';
 import { shellCommand } from './shell.ts';
 import { treeCommand } from './tree.ts';
-
-/** Collaborators of every `snapgate sandbox` command. */
-export interface SandboxCommandDeps {
-  readonly context: CliContext;
-  readonly snapgate: () => Snapgate;
-  /** Called with the exit code of a command that ran inside. */
-  readonly setExitCode: (code: number) => void;
-}
 
 /** `snapgate sandbox …`. */
 export function sandboxCommand(deps: SandboxCommandDeps): Command {

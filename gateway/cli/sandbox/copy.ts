@@ -7,7 +7,7 @@ import type { ReadableStream as NodeReadableStream } from 'node:stream/web';
 import { Command } from 'commander';
 import { GatewayError, isGatewayError, type Sandbox } from '../../../sdk/index.ts';
 import { type CliContext, write } from '../context.ts';
-import type { SandboxCommandDeps } from './command.ts';
+import type { SandboxCommandDeps } from './deps.ts';
 
 /** One end of a copy: a file of ours, or `ID:/path` in a sandbox. */
 type Place =

@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
 import { wholeNumber } from '../command-options.ts';
 import { write, writeJson } from '../context.ts';
-import type { SandboxCommandDeps } from './command.ts';
+import type { SandboxCommandDeps } from './deps.ts';
 import { keyValue } from './pairs.ts';
 
 interface Flags {

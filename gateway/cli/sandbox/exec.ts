@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import type { ProcessHandle, ProcessStatusInfo } from '../../../sdk/index.ts';
 import { wholeNumber } from '../command-options.ts';
 import { type OutputStream, write } from '../context.ts';
-import type { SandboxCommandDeps } from './command.ts';
+import type { SandboxCommandDeps } from './deps.ts';
 import { keyValue } from './pairs.ts';
 
 interface Flags {

@@ -2,7 +2,7 @@ import { Command, Option } from 'commander';
 import { type SandboxInfo, sandboxStates } from '../../../sdk/index.ts';
 import { write, writeJson } from '../context.ts';
 import { type Column, formatAge, renderTable } from '../table.ts';
-import type { SandboxCommandDeps } from './command.ts';
+import type { SandboxCommandDeps } from './deps.ts';
 import { keyValue } from './pairs.ts';
 
 interface Flags {

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { Command } from 'commander';
 import type { ProcessHandle } from '../../../sdk/index.ts';
 import { type CliContext, type OutputStream, write } from '../context.ts';
-import type { SandboxCommandDeps } from './command.ts';
+import type { SandboxCommandDeps } from './deps.ts';
 import { exitCodeOfProcess } from './exec.ts';
 
 /** What a terminal of ours can do; pipes can't. */

@@ -1,11 +1,11 @@
 import { Command } from 'commander';
 import { type SandboxInfo, type SnapshotInfo, sandboxStates, visibleText } from '../../../sdk/index.ts';
 import { write, writeJson } from '../context.ts';
-import type { SandboxCommandDeps } from './command.ts';
+import type { SandboxCommandDeps } from './deps.ts';
 import { stateOf } from './list.ts';
 
 /** One line of the tree and what hangs from it. */
-export interface TreeNode {
+interface TreeNode {
   readonly kind: 'sandbox' | 'snapshot';
   readonly id: string;
   readonly label: string;
@@ -33,7 +33,7 @@ export function treeCommand({ context, snapgate }: SandboxCommandDeps): Command 
  * Roots are sandboxes made from templates, and whatever came from something that is forgotten. A sandbox that ended and left
  * nothing is not shown.
  */
-export function lineage(sandboxes: readonly SandboxInfo[], snapshots: readonly SnapshotInfo[]): TreeNode[] {
+function lineage(sandboxes: readonly SandboxInfo[], snapshots: readonly SnapshotInfo[]): TreeNode[] {
   const byId = new Map(snapshots.map((one) => [one.id, one]));
   const known = new Set([...sandboxes, ...snapshots].map(({ id }) => id));
   const parts: Part[] = [
@@ -72,7 +72,7 @@ const below = (node: TreeNode, id: string): TreeNode[] =>
   node.id === id ? [node] : node.children.flatMap((child) => below(child, id));
 
 /** Lines with branches drawn in front. Labels stay one line each, whatever they hold. */
-export function renderTree(roots: readonly TreeNode[]): string {
+function renderTree(roots: readonly TreeNode[]): string {
   const lines: string[] = [];
   const draw = (node: TreeNode, first: string, rest: string) => {
     lines.push(first + visibleText(node.label, { lines: 'one' }));
