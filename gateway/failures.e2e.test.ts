@@ -20,7 +20,7 @@ async function fail(path: string, headers: Record<string, string> = {}) {
 async function answersAgain(): Promise<void> {
   const { response } = await node.client.invoke('drill');
   assert.equal(response.status, 200);
-  await response.body?.cancel();
+  await response.text();
   await floorRestored(node.client);
 }
 
@@ -110,7 +110,7 @@ test('an answer that is not HTTP gives a 502', async () => {
 test('a function that floods its output still answers, and its log stays bounded', async () => {
   const { response } = await node.client.invoke('drill', { path: '/flood' });
   assert.equal(response.status, 200);
-  await response.body?.cancel();
+  await response.text();
   let bytes = 0;
   for await (const line of node.client.logs({ template: 'drill', tail: 10_000 })) bytes += line.text.length;
   assert.ok(bytes < 8 * 1024 * 1024, `${bytes} bytes are kept`);

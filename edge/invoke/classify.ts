@@ -1,6 +1,8 @@
 import { GatewayError, isGatewayError } from '../../sdk/index.ts';
+import type { ProcessStatus } from '../guest/index.ts';
 import { NotDelivered } from '../machine/guest-http.ts';
 import type { Machine } from '../machine/machine.ts';
+import { serviceId } from '../machine/service-output.ts';
 
 /** What went wrong between us and a function, before its response head. */
 export type InvokeFailure =
@@ -20,6 +22,18 @@ const codeOf = (error: unknown): string =>
     ? error.code
     : '';
 
+/** A process that dies closes its connections first and is reaped a moment later; longer under emulation and load. */
+const dyingMs = 750;
+
+/** How the service is once it either has ended or lives on. Rejects when the agent does not answer. */
+async function settledStatus(machine: Machine): Promise<ProcessStatus> {
+  try {
+    return await machine.channel.waitProcess(serviceId, { signal: AbortSignal.timeout(dyingMs) });
+  } catch {
+    return machine.channel.processStatus(serviceId, { signal: AbortSignal.timeout(1_000) });
+  }
+}
+
 /** Asks the agent why nothing answers, so that a crashed function is not reported as a lost machine. */
 async function serviceVerdict(
   machine: Machine,
@@ -32,7 +46,7 @@ async function serviceVerdict(
   );
   if (machine.isGone) return { kind: 'broken', error: lost };
   try {
-    const service = await machine.channel.processStatus('service', { signal: AbortSignal.timeout(1_000) });
+    const service = await settledStatus(machine);
     if (service.state === 'running') {
       const error = new GatewayError(
         'guest_unreachable',

@@ -9,6 +9,7 @@ import {
 } from '../../sdk/index.ts';
 import type { LogRequest } from '../client/port.ts';
 import type { Machine } from '../machine/machine.ts';
+import { serviceId } from '../machine/service-output.ts';
 import { MachineLog, pruneLogs, readLogs } from './machine-log.ts';
 
 export interface LogCollectorOptions {
@@ -47,7 +48,7 @@ export class LogCollector {
     this.#alive.set(machine.id, machine);
     const ended = new AbortController();
     const follow = async (stream: 'stdout' | 'stderr', offset: number) => {
-      const output = await machine.channel.processOutput('service', stream, {
+      const output = await machine.channel.processOutput(serviceId, stream, {
         offset,
         follow: true,
         signal: ended.signal,
@@ -55,7 +56,7 @@ export class LogCollector {
       for await (const chunk of output.setEncoding('utf8')) log.write(stream, chunk as string);
     };
     const run = async () => {
-      const status = await machine.channel.processStatus('service', { signal: ended.signal });
+      const status = await machine.channel.processStatus(serviceId, { signal: ended.signal });
       await Promise.all([
         follow('stdout', status.stdoutBytes ?? 0),
         follow('stderr', status.stderrBytes ?? 0),
