@@ -147,6 +147,7 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
         },
       },
       onStarted: (machine, digest) => machines.add(machine, digest, clock.now()),
+      onServing: (id) => machines.serves(id),
     },
     deps.sandboxes,
     { ...sandboxDefaults, ...config, perBase: config.forkBlanks },

@@ -53,6 +53,12 @@ export class MachineRegistry {
     if (entry !== undefined && state !== undefined) entry.state = state;
   }
 
+  /** A machine outside the pools serves from now on. */
+  serves(id: MachineId): void {
+    const entry = this.#entries.get(id);
+    if (entry !== undefined) entry.state = 'serving';
+  }
+
   /** An invocation began on this machine; the answer ends it. */
   invocation(id: MachineId): () => void {
     const entry = this.#entries.get(id);

@@ -41,13 +41,6 @@ export class BlankStock {
     this.#options = options;
   }
 
-  /** Blanks that wait; those being started are not counted. */
-  waiting(): number {
-    let count = 0;
-    for (const shelf of this.#shelves.values()) count += shelf.waiting.length;
-    return count;
-  }
-
   /**
    * A blank over this base, waiting or started now; the caller owns it. Throws `node_at_capacity`, `vmm_failed` and the like.
    */

@@ -1,6 +1,6 @@
 /** What the parts of sandbox keeping share. */
 import type { Logger } from 'pino';
-import type { Clock, NodeId } from '../../sdk/index.ts';
+import type { Clock, MachineId, NodeId } from '../../sdk/index.ts';
 import type { PageCopier } from '../memory/index.ts';
 import type { Bases } from './bases.ts';
 import type { Entry } from './entry.ts';
@@ -39,6 +39,8 @@ export interface SandboxContext {
   readonly options: SandboxOptions;
   /** Called between any two steps that a crash may part, with a name such as `pause.saved`; tests die there. */
   readonly step: (name: string) => void | Promise<void>;
+  /** A machine serves a sandbox from now on; for listings. */
+  readonly onServing: (id: MachineId) => void;
   /** Makes a sandbox known that was written down; from now on the end of its machine is noticed. */
   readonly adopt: (record: SandboxRecord, live: LiveMachine) => Entry;
   /** Notices the end of a machine that an entry now has. */

@@ -1,7 +1,13 @@
 /** Puts sandbox keeping together over what the edge has. */
 import type { Logger } from 'pino';
 import type { Lease, RestoreSemaphore } from '../../pool/index.ts';
-import { type Clock, GatewayError, type NodeId, type VersionDigest } from '../../sdk/index.ts';
+import {
+  type Clock,
+  GatewayError,
+  type MachineId,
+  type NodeId,
+  type VersionDigest,
+} from '../../sdk/index.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { ImageDigester, PageCopier } from '../memory/index.ts';
 import type { Leftover, Vmm, VmmProcess } from '../vmm/port.ts';
@@ -39,14 +45,14 @@ export interface SandboxHost {
   readonly restores: RestoreSemaphore;
   readonly room: Omit<RoomDeps, 'shedBlank'>;
   readonly onStarted: (vmm: VmmProcess, digest: VersionDigest) => void;
+  /** A machine that was started serves a sandbox from now on. */
+  readonly onServing: (id: MachineId) => void;
 }
 
 export interface SandboxKeeping {
   readonly sandboxes: Sandboxes;
   /** Machines outside the pools. */
   readonly heldMachines: () => number;
-  /** Blanks that wait over one base; for benchmarks. */
-  readonly waitingBlanks: () => number;
   start(leftovers: readonly Leftover[]): Promise<void>;
   /** Lets go of running sandboxes and ends what waits. */
   close(): Promise<void>;
@@ -80,6 +86,7 @@ export function createSandboxes(
       copier: parts.copier,
       fingerprint: { ...vmm.fingerprint },
       step: parts.step ?? (() => {}),
+      onServing: host.onServing,
     },
     acquire: host.acquire,
     recovery: {
@@ -91,7 +98,6 @@ export function createSandboxes(
   return {
     sandboxes,
     heldMachines: () => room.held,
-    waitingBlanks: () => stock.waiting(),
     start: (leftovers) => sandboxes.start(leftovers),
     async close() {
       await sandboxes.close();

@@ -17,6 +17,8 @@ import type { RestorableSnapshot, SnapshotDraft } from './snapshot-files.ts';
 
 /** A pause that is shorter leaves the guest's clock near enough for its next requests; it is set all the same. */
 const noticeableMs = 40;
+/** Frozen layers of a disk above which they are folded, in the background. */
+export const maxDiskLayers = 4;
 const nothingStopped = { stoppedMs: 0, stateMs: 0, pagesMs: 0, diskMs: 0, dirtyBytes: 0 };
 
 export interface Taken {
@@ -38,6 +40,7 @@ export async function takeRunning(
   const live = entry.requireLive();
   const { record } = entry;
   const base = bases.at(record.base);
+  await live.diskSettled();
   entry.update({ state: 'snapshotting' });
   entry.gate.close(options.what === 'fork' ? 'being forked' : 'being captured');
   try {
@@ -61,6 +64,9 @@ export async function takeRunning(
     if (stoppedMs > noticeableMs) await stepped;
     await context.step(`${options.what}.resumed`);
     const layers = await captured.finish();
+    // Each capture adds a layer, and each layer costs whoever reads and starts.
+    if (layers.length > maxDiskLayers)
+      live.foldDisk((err) => context.log.warn({ err, 'sandbox.id': record.id }, 'disk not folded'));
     const snapshot = {
       origin: record.origin,
       base: record.base,

@@ -20,6 +20,7 @@ export class LiveMachine {
   #running: RunningVmm;
   readonly #lease: Lease | null;
   #isEnding = false;
+  #folding: Promise<void> | null = null;
 
   constructor(parts: {
     readonly vmm: RunningVmm;
@@ -52,6 +53,21 @@ export class LiveMachine {
   #channelLost(resolve: (end: MachineEnd) => void): void {
     if (this.#isEnding) return;
     setTimeout(() => resolve({ exit: null }), 1_000).unref();
+  }
+
+  /** Begins to copy the frozen layers of the disk into the writable one, unless that is under way. */
+  foldDisk(onError: (error: unknown) => void): void {
+    this.#folding ??= this.#running
+      .foldDisk()
+      .catch(onError)
+      .finally(() => {
+        this.#folding = null;
+      });
+  }
+
+  /** Resolves when the layers of the disk do not change by themselves; to be awaited before a capture. */
+  async diskSettled(): Promise<void> {
+    await this.#folding;
   }
 
   /** Ends it now and removes what it owned. Idempotent. */

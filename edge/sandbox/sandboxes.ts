@@ -347,6 +347,7 @@ export class Sandboxes implements SandboxEdge {
   }
 
   #watch(entry: Entry, live: LiveMachine): void {
+    this.#context.onServing(live.id);
     void live.gone.then(async ({ exit }) => {
       // Whatever is being done notices by itself, and undoes or completes it.
       await entry.settled();

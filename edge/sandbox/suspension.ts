@@ -4,6 +4,7 @@ import { capture } from './capture.ts';
 import { stepClock } from './clock-step.ts';
 import type { SandboxContext } from './context.ts';
 import type { Entry } from './entry.ts';
+import { maxDiskLayers } from './fork.ts';
 import { lend } from './lending.ts';
 import type { SnapshotRecord } from './record.ts';
 
@@ -18,6 +19,7 @@ export async function pause(context: SandboxContext, entry: Entry, signal: Abort
     const live = entry.requireLive();
     const { record } = entry;
     const id = newMachineId(context.node);
+    await live.diskSettled();
     entry.update({ state: 'pausing' }, { type: 'pausing' });
     entry.gate.close('being paused');
     try {
@@ -102,8 +104,10 @@ export async function resume(
     }
     entry.update({ state: 'resuming' }, { type: 'resuming' });
     entry.gate.close('being resumed');
+    let layers = 0;
     try {
       await using snapshot = await lend(context, pausedAs, signal);
+      layers = snapshot.files.layers.length;
       await context.step('resume.opened');
       const live = await context.restorer.restore(snapshot.files, { signal });
       try {
@@ -138,6 +142,11 @@ export async function resume(
     }
     await context.step('resume.committed');
     entry.gate.open();
+    // Rounds of pause and resume add a layer each.
+    if (layers > maxDiskLayers)
+      entry.live?.foldDisk((err) =>
+        context.log.warn({ err, 'sandbox.id': entry.record.id }, 'disk not folded'),
+      );
     await files.remove(pausedAs);
   });
 }

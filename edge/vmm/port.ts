@@ -112,6 +112,11 @@ export interface RunningVmm extends VmmProcess {
   readonly phase: 'running';
   /** Makes an empty disk layer ready, so that the next {@link PausedVmm.freezeDisk} is short. Throws `disk_full`; the guest runs on. */
   prepareFreeze(): Promise<void>;
+  /**
+   * Copies what the frozen layers hold into the writable one, so that there are none any more; the guest runs on. Not to be
+   * called while the machine is paused or frozen. On failure the layers are as they were.
+   */
+  foldDisk(): Promise<void>;
   pause(): Promise<PausedVmm>;
 }
 

@@ -22,6 +22,7 @@ import {
   stat,
 } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../../sdk/index.ts';
 import { createOverlay } from '../../disk/qcow2-overlay.ts';
 import { type MachineFiles, vmmFileNames } from './machine-files.ts';
@@ -32,6 +33,8 @@ import type { BlockNode } from './qmp-message.ts';
 /** The descriptor set of the snapshot's disk, as `command-line.ts` names it. */
 const baseFile = '/dev/fdset/2';
 const stackNode = 'layers';
+const foldJob = 'fold';
+const foldLookMs = 50;
 const nodePattern = /^scratch(\d{1,6})$/;
 const stackFilePattern = /^layer-(\d{1,4})\.qcow2$/;
 
@@ -61,6 +64,8 @@ export class DiskLayers {
   readonly #qmp: () => QmpClient;
   /** Number of the layer that the guest writes to; null until asked. */
   #top: number | null = null;
+  /** Frozen layers between the base and the one that the guest writes to; known when `#top` is. */
+  #depth = 0;
   /** Number of an empty layer that QEMU has open already. */
   #prepared: number | null = null;
 
@@ -82,6 +87,7 @@ export class DiskLayers {
     }
     await this.#qmp().execute('blockdev-add', { ...below, 'node-name': stackNode });
     await this.#qmp().execute('blockdev-reopen', { options: [writableLayer(0, stackNode)] });
+    this.#top = null;
   }
 
   /** Creates the next writable layer and has QEMU open it. Does nothing when there is one. */
@@ -123,7 +129,31 @@ export class DiskLayers {
         throw cause;
       });
     this.#top = next;
+    this.#depth += 1;
     this.#prepared = null;
+  }
+
+  /** See the port's `foldDisk`. The layers' files go when QEMU needs them no more. */
+  async fold(): Promise<void> {
+    const top = await this.#look();
+    if (this.#depth === 0) return;
+    const qmp = this.#qmp();
+    const nodes = await qmp.execute('query-named-block-nodes', { flat: true });
+    const base = nodes.find(({ drv, file }) => drv === 'qcow2' && file === baseFile);
+    if (base === undefined) throw new QmpError('refused', 'the disk has no base');
+    await qmp.execute('block-stream', {
+      'job-id': foldJob,
+      device: nodeName(top),
+      'base-node': base['node-name'],
+    });
+    const isDone = async () =>
+      (await qmp.execute('query-block-jobs', {})).every(({ device }) => device !== foldJob);
+    while (!(await isDone())) await sleep(foldLookMs);
+    this.#top = null;
+    await this.#look();
+    if (this.#depth > 0) throw new QmpError('refused', 'the layers could not be copied');
+    await rm(this.#kept, { recursive: true, force: true });
+    for (let number = 0; number < top; number++) await rm(this.#path(fileName(number)), { force: true });
   }
 
   /** See the port's `frozenLayers`. */
@@ -131,12 +161,14 @@ export class DiskLayers {
     const top = await this.#look();
     await mkdir(this.#kept, { recursive: true, mode: 0o700 });
     const kept = new Set(await readdir(this.#kept));
-    const own = Array.from({ length: top }, (_, number) => fileName(number));
-    for (const name of own) if (!kept.has(name)) await keep(this.#path(name), join(this.#kept, name));
     const stacked = [...kept]
       .filter((name) => stackFilePattern.test(name))
       .map((_, index) => stackName(index));
-    return [...stacked, ...own].map((name) => join(this.#kept, name));
+    const own = Array.from({ length: top }, (_, number) => fileName(number));
+    // What was folded is below no more.
+    const layers = this.#depth === 0 ? [] : [...stacked, ...own].slice(-this.#depth);
+    for (const name of layers) if (!kept.has(name)) await keep(this.#path(name), join(this.#kept, name));
+    return layers.map((name) => join(this.#kept, name));
   }
 
   /** Links of the frozen layers, out of the VMM's reach. */
@@ -153,10 +185,13 @@ export class DiskLayers {
     if (this.#top !== null) return this.#top;
     const devices = await this.#qmp().execute('query-block', {});
     const nodes = await this.#qmp().execute('query-named-block-nodes', { flat: true });
-    const current = devices.map(({ inserted }) => nodePattern.exec(inserted?.['node-name'] ?? '')?.[1]);
-    const top = current.find((number) => number !== undefined);
-    if (top === undefined)
+    const disk = devices
+      .map(({ inserted }) => inserted)
+      .find((inserted) => nodePattern.test(inserted?.['node-name'] ?? ''));
+    if (disk === undefined)
       throw new GatewayError('vmm_failed', 'the machine has no scratch disk', { component: 'edge' });
+    const top = nodePattern.exec(disk['node-name'])?.[1];
+    this.#depth = Math.max(0, disk.backing_file_depth - 1);
     const numbers = nodes.map((node) => Number(nodePattern.exec(node['node-name'])?.[1] ?? -1));
     this.#prepared = numbers.find((number) => number > Number(top)) ?? null;
     this.#top = Number(top);

@@ -150,6 +150,23 @@ describe('forking a running guest with its memory and disk', () => {
     }
   });
 
+  test('layers of a disk are folded while the guest runs, and children have all that was in them', async () => {
+    await using stack = new AsyncDisposableStack();
+    let source = stack.use(await child(await capture(stack.use(await restoreBase()))));
+    await waitForCount(source, 2);
+    for (let round = 0; round < 3; round++) source = (await capture(source)).source;
+    assert.equal((await source.frozenLayers()).length, 4);
+    await source.foldDisk();
+    assert.deepEqual(await source.frozenLayers(), []);
+    await source.foldDisk();
+    const taken = await capture(source);
+    assert.equal(taken.layers.length, 1);
+    await using machine = await child(taken);
+    await waitForCount(machine, taken.count + 3);
+    const links = await readdir(join(source.directory.path, 'layers'));
+    assert.equal(links.length, 1, 'links of folded layers are gone');
+  });
+
   test('an adopted machine is forked, also when its next layer was already prepared', async () => {
     const first = await restoreBase();
     const { source } = await capture(first);

@@ -77,6 +77,7 @@ export function runningVmm(process: VmmProcess): RunningVmm {
     phase: 'running',
     prepareFreeze: () =>
       process.attempt('prepare to freeze the disk', vmmCodes, () => process.disk.prepare()),
+    foldDisk: () => process.attempt('fold the disk', vmmCodes, () => process.disk.fold()),
     pause: () =>
       process.step('pause', 'pause the machine', vmmCodes, async () => {
         await process.qmp.execute('stop', {});

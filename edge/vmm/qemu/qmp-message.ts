@@ -60,10 +60,16 @@ export const qmpReturns = {
   'query-block': z.array(
     z.object({
       qdev: z.string().max(1024).optional(),
-      inserted: z.object({ 'node-name': z.string().max(64) }).optional(),
+      inserted: z
+        .object({ 'node-name': z.string().max(64), backing_file_depth: z.int().nonnegative() })
+        .optional(),
     }),
   ),
-  'query-named-block-nodes': z.array(z.object({ 'node-name': z.string().max(64) })),
+  'query-named-block-nodes': z.array(
+    z.object({ 'node-name': z.string().max(64), drv: z.string().max(64), file: z.string() }),
+  ),
+  'block-stream': empty,
+  'query-block-jobs': z.array(z.object({ device: z.string().max(64) })),
 } as const;
 export type QmpCommand = keyof typeof qmpReturns;
 export type QmpReturn<C extends QmpCommand> = z.infer<(typeof qmpReturns)[C]>;
@@ -106,6 +112,8 @@ export interface QmpArguments {
   'blockdev-snapshot': { readonly node: string; readonly overlay: string };
   'query-block': NoArguments;
   'query-named-block-nodes': { readonly flat: true };
+  'block-stream': { readonly 'job-id': string; readonly device: string; readonly 'base-node': string };
+  'query-block-jobs': NoArguments;
 }
 
 /** Data of the events that this driver listens for; all others are dropped unread. */
