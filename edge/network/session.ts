@@ -162,12 +162,14 @@ export async function openNetworkSession(
       onRefused: (target, why) => refused({ ...target, protocol: 'tcp' }, null, why),
     }),
   );
-  const dns = createDnsProxy({
-    answer,
-    now,
-    onRefused: (name, type) =>
-      refused({ kind: 'name', name }, null, `only addresses are resolved, not ${type}`),
-  });
+  const dns = stack.use(
+    createDnsProxy({
+      answer,
+      now,
+      onRefused: (name, type) =>
+        refused({ kind: 'name', name }, null, `only addresses are resolved, not ${type}`),
+    }),
+  );
 
   const { netns } = slot.layout;
   const closeServer = (server: Server) => new Promise<void>((resolve) => server.close(() => resolve()));

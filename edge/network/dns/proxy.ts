@@ -29,7 +29,8 @@ export const dnsLimits = {
   messageBytes: 4096,
 } as const;
 
-export interface DnsProxy {
+/** Disposing ends its TCP connections; the sockets it was given are their owner's. */
+export interface DnsProxy extends Disposable {
   serveUdp(socket: UdpSocket): void;
   serveTcp(server: Server): void;
 }
@@ -38,7 +39,7 @@ export function createDnsProxy(deps: DnsProxyDeps): DnsProxy {
   let underWay = 0;
   let windowStart = 0;
   let inWindow = 0;
-  let connections = 0;
+  const connections = new Set<Socket>();
 
   /** Null: no answer at all. */
   async function handle(bytes: Buffer, maxBytes: number): Promise<Buffer | null> {
@@ -95,16 +96,17 @@ export function createDnsProxy(deps: DnsProxyDeps): DnsProxy {
     serveTcp(server) {
       server.on('error', () => {});
       server.on('connection', (socket) => {
-        if (connections >= dnsLimits.connections) {
+        if (connections.size >= dnsLimits.connections) {
           socket.resetAndDestroy();
           return;
         }
-        connections += 1;
-        socket.once('close', () => {
-          connections -= 1;
-        });
+        connections.add(socket);
+        socket.once('close', () => connections.delete(socket));
         void serveConnection(socket, handle);
       });
+    },
+    [Symbol.dispose]() {
+      for (const socket of connections) socket.destroy();
     },
   };
 }

@@ -160,7 +160,8 @@ async function readHello(
   };
   const onEnd = () => resolve(null);
   const timer = setTimeout(onEnd, inspectLimits.nameMs);
-  socket.on('data', onData).once('end', onEnd).once('close', onEnd);
+  // It was accepted paused: adding a listener alone does not start it.
+  socket.on('data', onData).once('end', onEnd).once('close', onEnd).resume();
   try {
     return await promise;
   } finally {

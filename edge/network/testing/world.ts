@@ -47,16 +47,16 @@ export async function createWorld(): Promise<World> {
   const internet = `sgw${tag}-net`;
   const sockets = createNetnsSockets({ helperPath });
   await using made = new AsyncDisposableStack();
-  const makeNamespace = async (netns: string) => {
+  const makeNamespace = async (netns: string, owner: AsyncDisposableStack) => {
     await runCommand(['ip', 'netns', 'add', netns]);
-    made.defer(async () => void (await runCommand(['ip', 'netns', 'delete', netns])));
+    owner.defer(async () => void (await runCommand(['ip', 'netns', 'delete', netns])));
   };
   made.defer(async () => {
     const left = (await readdir('/run/netns')).filter((name) => name.includes(tag));
     assert.deepEqual(left, [], 'namespaces are left behind');
   });
   const batch = (netns: string, input: string) => runCommand(['ip', '-n', netns, '-batch', '-'], { input });
-  for (const netns of [outside, internet]) await makeNamespace(netns);
+  for (const netns of [outside, internet]) await makeNamespace(netns, made);
   await batch(
     outside,
     `link set lo up\nlink add world type veth peer name host netns ${internet}\naddr add 192.0.2.1/24 dev world\naddr add 2001:db8::1/64 dev world nodad\nlink set world up\nroute add default via 192.0.2.2\nroute add default via 2001:db8::2\n`,
@@ -78,7 +78,7 @@ export async function createWorld(): Promise<World> {
     sockets,
     async guest(slot) {
       const netns = `sgw${tag}-g${slot.index}`;
-      await makeNamespace(netns);
+      await makeNamespace(netns, held);
       await batch(
         slot.layout.netns,
         `link delete ${tapName}\nlink add ${tapName} type veth peer name eth0 netns ${netns}\nlink set ${tapName} address ${guestLink.gatewayMac}\naddr add ${guestLink.gateway}/${guestLink.prefix} dev ${tapName}\naddr add ${guestLink.gateway6}/${guestLink.prefix6} dev ${tapName} nodad\nlink set ${tapName} up\n`,
