@@ -29,7 +29,7 @@ export function execCommand({ context, snapgate, setExitCode }: SandboxCommandDe
       const { env, cwd, user, timeoutMs } = flags;
       const signal = context.interrupted;
       const sandbox = await snapgate().sandboxes.get(id, { signal });
-      const process = await sandbox.start(words, { env, cwd, user, timeoutMs, signal });
+      const process = await sandbox.start(withoutSeparator(words), { env, cwd, user, timeoutMs, signal });
       // Ctrl-C is meant for the command, which would otherwise go on without us.
       const kill = () => void process.kill(2).catch(() => {});
       signal.addEventListener('abort', kill, { once: true });
@@ -47,6 +47,10 @@ export function execCommand({ context, snapgate, setExitCode }: SandboxCommandDe
       }
     });
 }
+
+/** Since options pass through, commander leaves a `--` that people write before the command, as they do with ssh or docker. */
+export const withoutSeparator = (words: readonly string[]): string[] =>
+  words[0] === '--' ? words.slice(1) : [...words];
 
 /** As a shell tells it: the exit code, or 128 and the signal; 124 for its own timeout. */
 export function exitCodeOfProcess({ exitCode, signal, isTimedOut }: ProcessStatusInfo): number {

@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import type { ProcessHandle } from '../../../sdk/index.ts';
 import { type CliContext, type OutputStream, write } from '../context.ts';
 import type { SandboxCommandDeps } from './deps.ts';
+import { withoutSeparator } from './exec.ts';
 import { exitCodeOfProcess } from './exec.ts';
 
 /** What a terminal of ours can do; pipes can't. */
@@ -25,7 +26,7 @@ export function shellCommand({ context, snapgate, setExitCode }: SandboxCommandD
         user,
         cwd,
         env: { TERM: context.env.TERM ?? 'xterm-256color' },
-        ...(words.length === 0 ? {} : { command: words }),
+        ...(words.length === 0 ? {} : { command: withoutSeparator(words) }),
         signal: context.interrupted,
       });
       using _connection = connectTerminal(terminal, context);
