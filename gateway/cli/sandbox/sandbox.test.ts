@@ -28,6 +28,7 @@ test('create prints an id, and exec gives the streams and the exit code of a com
   const ran = await sandbox(context, [
     'exec',
     id,
+    '--',
     '/bin/sh',
     '-c',
     'echo $GREETING --json; echo bad >&2; exit 7',
