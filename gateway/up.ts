@@ -25,7 +25,10 @@ export async function up(options: UpOptions): Promise<RunningService> {
     { dataDirectory: options.dataDirectory },
   );
   try {
-    const gateway = await openGateway({ edge, log }, { listen: options.listen, paths: layout });
+    const gateway = await openGateway(
+      { edge, log, sandboxes: edge.sandboxes },
+      { listen: options.listen, paths: layout },
+    );
     let closing: Promise<void> | undefined;
     return {
       ...gateway,

@@ -141,7 +141,7 @@ it('a port is asked with credentials it does not see, and no path leads out of i
 
 it('forks, pauses, snapshots and rewinds keep their promises of identity', async () => {
   const { children, failures, notInherited } = await sandbox.fork({ count: 3, metadata: { n: '1' } });
-  assert.deepEqual([children.length, failures.length, notInherited], [3, 0, ['secrets']]);
+  assert.deepEqual([children.length, failures.length, notInherited], [3, 0, []]);
   assert.equal(new Set(children.map(({ id, token }) => id + token)).size, 3);
   assert.deepEqual(children[0]!.info.metadata, { team: 'a', n: '1' });
   const found: string[] = [];

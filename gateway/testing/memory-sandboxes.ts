@@ -194,7 +194,11 @@ export function createMemorySandboxes(options: { readonly port?: number } = {}):
         return { sandbox };
       });
       const timing = { stoppedMs: 0, stateMs: 0, pagesMs: 0, diskMs: 0, dirtyBytes: 0 };
-      return { children, notInherited: ['secrets'], timing };
+      return {
+        children,
+        notInherited: Object.keys(find(id).secrets).map((name) => `secret ${name}`),
+        timing,
+      };
     },
     async snapshot(id, { name = null, isPinned }) {
       asked.push('snapshot');

@@ -34,7 +34,7 @@ export interface Forked {
   readonly children: readonly Sandbox[];
   /** Why there are fewer children than were asked for. */
   readonly failures: readonly GatewayError[];
-  /** What the children do not have of their source, such as `secrets`. */
+  /** What the children do not have of their source, such as `secret NAME`. */
   readonly notInherited: readonly string[];
   /** How long the source stood still, milliseconds, and why. */
   readonly timing: ForkResult['timing'];
