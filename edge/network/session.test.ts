@@ -12,7 +12,7 @@ import { type NetworkRefusal, type NetworkSession, openNetworkSession } from './
 import { openSlotPool } from './slot/pool.ts';
 import type { Slot } from './slot/slot.ts';
 import { ask, clientHello, speaker, talk } from './testing/guest-io.ts';
-import { cannotRun, createWorld, type World, worldHosts } from './testing/world.ts';
+import { cannotRun, createWorld, inside, type World, worldHosts } from './testing/world.ts';
 
 const floor = createFloor({ hostAddresses: ['192.0.2.1'], permittedRanges: ['10.1.0.0/16'] });
 const { shared, other, metadata, shared6 } = worldHosts;
@@ -242,4 +242,44 @@ test('replacing rules cuts what is no longer allowed and leaves the rest', { ski
   assert.equal(kept.destroyed, false);
   assert.match(await talk(world, guest, '10.1.2.3', 5432, 'x'), /hi from/);
   assert.match(await talk(world, guest, shared, 443, await clientHello('a.example.com')), refused);
+});
+
+test('UDP passes where an address rule says so; a forged source or hardware address gets nothing', {
+  skip: cannotRun,
+}, async () => {
+  await using scene = await createScene({ [`${shared}:5353`]: true, [`${shared}:443`]: true });
+  const { world, guest } = scene;
+  await using sockets = new AsyncDisposableStack();
+  const udp = async (netns: string, address: string, port: number) => {
+    const socket = sockets.adopt(await world.sockets.udp(netns, address, port), (each) => void each.close());
+    return socket.on('error', () => {});
+  };
+  for (const port of [5353, 5354]) {
+    const echo = await udp(world.internet, shared, port);
+    echo.on('message', (bytes, from) => echo.send(bytes, from.port, from.address));
+  }
+  const echoed = async (source: string, port: number) => {
+    const socket = await udp(guest, source, 0);
+    const answer = once(socket, 'message', { signal: AbortSignal.timeout(500) }).then(
+      () => true,
+      () => false,
+    );
+    socket.send('x', port, shared);
+    return await answer;
+  };
+  await inside(guest, ['ip', 'addr', 'add', '172.31.255.3/32', 'dev', 'eth0']);
+  assert.equal(await echoed('172.31.255.2', 5353), true);
+  assert.equal(await echoed('172.31.255.2', 5354), false, 'a port that no rule opens');
+  assert.equal(await echoed('172.31.255.3', 5353), false, 'a forged source');
+  await inside(guest, ['ip', 'link', 'set', 'eth0', 'address', '02:00:00:00:00:09']);
+  assert.equal(await echoed('172.31.255.2', 5353), false, 'a forged hardware address');
+});
+
+test('when the name check is gone, what it had to see is refused', { skip: cannotRun }, async () => {
+  await using scene = await createScene({ '*': true, 'b.example.com': false });
+  const { world, guest, session } = scene;
+  assert.match(await talk(world, guest, shared, 443, await clientHello('a.example.com')), /hi from/);
+  await session[Symbol.asyncDispose]();
+  assert.match(await talk(world, guest, shared, 443, await clientHello('a.example.com')), refused);
+  assert.match(await talk(world, guest, shared, 80, get('b.example.com')), refused);
 });
