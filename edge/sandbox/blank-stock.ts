@@ -27,7 +27,11 @@ interface Shelf {
   readonly waiting: BlankVmm[];
   starting: number;
   cancelIdle: () => void;
+  cancelRefill: () => void;
 }
+
+/** Blanks are made when no child has been for so long: their start would take the cores of those that are under way. */
+const refillQuietMs = 400;
 
 export class BlankStock {
   readonly #deps: BlankStockDeps;
@@ -51,9 +55,15 @@ export class BlankStock {
     return blank;
   }
 
-  /** Fills up what a base shall have waiting; called when a child is done, so that it does not take part in its cost. */
+  /** Fills up what a base shall have waiting, a little after the last call; to be called when a child is done. */
   replenish(base: Base, origin: Origin): void {
     const shelf = this.#shelf(base, origin);
+    shelf.cancelRefill();
+    shelf.cancelRefill = this.#deps.clock.schedule(refillQuietMs, () => this.#refill(shelf));
+  }
+
+  #refill(shelf: Shelf): void {
+    const { base, origin } = shelf;
     while (shelf.waiting.length + shelf.starting < this.#options.perBase && !this.#stopping.signal.aborted) {
       const place = this.#room.tryTake();
       if (place === null) return;
@@ -88,7 +98,10 @@ export class BlankStock {
     this.#stopping.abort();
     await Promise.all(this.#starts);
     const blanks = [...this.#shelves.values()].flatMap((shelf) => shelf.waiting.splice(0));
-    for (const shelf of this.#shelves.values()) shelf.cancelIdle();
+    for (const shelf of this.#shelves.values()) {
+      shelf.cancelIdle();
+      shelf.cancelRefill();
+    }
     await Promise.all(blanks.map((blank) => blank.dispose()));
   }
 
@@ -98,11 +111,19 @@ export class BlankStock {
 
   #shelf(base: Base, origin: Origin): Shelf {
     const key = `${base.id} ${JSON.stringify(origin.shape)}`;
-    const shelf = this.#shelves.get(key) ?? { base, origin, waiting: [], starting: 0, cancelIdle: () => {} };
+    const shelf = this.#shelves.get(key) ?? {
+      base,
+      origin,
+      waiting: [],
+      starting: 0,
+      cancelIdle: () => {},
+      cancelRefill: () => {},
+    };
     this.#shelves.set(key, shelf);
     shelf.cancelIdle();
     shelf.cancelIdle = this.#deps.clock.schedule(this.#options.idleMs, () => {
       this.#shelves.delete(key);
+      shelf.cancelRefill();
       for (const blank of shelf.waiting.splice(0)) void blank.dispose().catch(() => {});
     });
     return shelf;

@@ -1,12 +1,14 @@
 /** QEMU's migration as the transport of device state: its end by events, the bytes over unix sockets. */
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../../sdk/index.ts';
 import { type QmpClient, QmpError } from './qmp-client.ts';
 import type { MigrationState } from './qmp-message.ts';
 
 /** Device state is 0.3–0.6 MB; a VMM that sends more than this has left the path. */
 const maxStateBytes = 64 * 2 ** 20;
+const settleLookMs = 2;
 const finalStates: readonly MigrationState[] = ['completed', 'failed', 'cancelled'];
 
 /** Turns on events and leaves shared RAM out of the state. To be called once, before any migration. */
@@ -141,6 +143,9 @@ async function settleMigration(qmp: QmpClient, end: Promise<MigrationState>): Pr
   const signal = AbortSignal.timeout(5000);
   await qmp.execute('migrate_cancel', {}, { signal });
   await orAbort(end, signal);
+  // The event comes a moment before QEMU is out of its last phase, in which it refuses to go on.
+  while ((await qmp.execute('query-status', {}, { signal })).status === 'finish-migrate')
+    await sleep(settleLookMs, undefined, { signal });
 }
 
 async function drain(connection: Promise<Socket>, file: FileHandle): Promise<number> {
