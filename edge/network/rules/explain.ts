@@ -21,7 +21,7 @@ export interface Explanation {
   readonly reason: DecisionReason;
   /** The deciding rule as its author wrote it; null when none did. */
   readonly rule: string | null;
-  /** One sentence for people. */
+  /** Why, for people; reads on after "allowed: " or "refused: ". */
   readonly text: string;
 }
 
@@ -47,7 +47,7 @@ export function explain(rules: NetworkRules, floor: Floor, destination: Destinat
       verdict: rule.verdict,
       reason: 'rule',
       rule: rule.text,
-      text: `${rule.verdict === 'allow' ? 'allowed' : 'refused'} by the rule ${JSON.stringify(rule.text)}`,
+      text: `by the rule ${JSON.stringify(rule.text)}`,
     };
   }
   if (floored !== null)
@@ -57,8 +57,8 @@ export function explain(rules: NetworkRules, floor: Floor, destination: Destinat
       `${address} is never reachable (${floored}) unless the node's operator permits it and an address rule names it`,
     );
   return rules.otherwise === 'allow'
-    ? { verdict: 'allow', reason: 'no_rule', rule: null, text: 'allowed: no rule refuses it' }
-    : refuse('no_rule', null, 'refused: no rule allows it');
+    ? { verdict: 'allow', reason: 'no_rule', rule: null, text: 'no rule refuses it' }
+    : refuse('no_rule', null, 'no rule allows it');
 }
 
 /**
@@ -75,14 +75,13 @@ export function explainName(rules: NetworkRules, name: string): Explanation {
         verdict: 'allow',
         reason: 'rule',
         rule: rule.text,
-        text: `allowed by the rule ${JSON.stringify(rule.text)}`,
+        text: `by the rule ${JSON.stringify(rule.text)}`,
       };
-    if (rule.port === null)
-      return refuse('rule', rule.text, `refused by the rule ${JSON.stringify(rule.text)}`);
+    if (rule.port === null) return refuse('rule', rule.text, `by the rule ${JSON.stringify(rule.text)}`);
   }
   return rules.otherwise === 'allow'
-    ? { verdict: 'allow', reason: 'no_rule', rule: null, text: 'allowed: no rule refuses it' }
-    : refuse('no_rule', null, 'refused: no rule allows this name');
+    ? { verdict: 'allow', reason: 'no_rule', rule: null, text: 'no rule refuses it' }
+    : refuse('no_rule', null, 'no rule allows this name');
 }
 
 /** Ports which rules open for this name on whatever public address it has; null: it needs no pin, addresses decide. */
