@@ -77,6 +77,23 @@ it('a paused sandbox refuses work, and goes on where it was', async () => {
   assert.equal((await counter.wait()).exitCode, 0);
 });
 
+it('who waits for a process and reads it outlives a fork, a pause and a resume', async () => {
+  const slow = await source.start('echo one; read line; echo two', { ...asRoot, id: 'slow' });
+  const waiting = slow.wait();
+  const reading = (async () => {
+    let all = '';
+    for await (const chunk of slow.stdout()) all += new TextDecoder().decode(chunk);
+    return all;
+  })();
+  const { children } = await source.fork();
+  await children[0]?.kill();
+  await source.pause();
+  await source.resume();
+  await slow.write('x\n');
+  assert.equal(await reading, 'one\ntwo\n');
+  assert.equal((await waiting).exitCode, 0);
+});
+
 it('a snapshot is what a sandbox is rewound to and what others start from', async () => {
   const snapshot = await source.snapshot({ name: 'e2e' });
   await source.files.write('/root/later.txt', 'x');

@@ -15,7 +15,8 @@ export async function* watchFiles(query: WatchQuery): AsyncGenerator<FileWatchEv
   const { path, isRecursive, user, signal } = query;
   const options = { isRecursive, signal, ...(user === undefined ? {} : { user }) };
   for (let type: 'started' | 'overflow' = 'started'; ; type = 'overflow') {
-    const events = await observe(query, (channel) => channel.watchFiles(path, options));
+    const isAgain = type === 'overflow';
+    const events = await observe(query, (channel) => channel.watchFiles(path, options), isAgain);
     yield { type, path };
     try {
       yield* events;

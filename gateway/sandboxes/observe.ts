@@ -21,33 +21,36 @@ export interface Observation {
 
 /**
  * Calls `look` with the sandbox's channel, and again with its next one when the channel was cut off while the sandbox goes on.
- * `look` tells by `onProgress` that this channel worked.
- * @throws GatewayError `version_unavailable` when the sandbox was put to sleep meanwhile, and what `use` and `look` throw
+ * With `isAgain` somebody looked before, and this one too wakes nobody.
+ * @throws GatewayError `version_unavailable` when the sandbox sleeps, and what `use` and `look` throw
  */
 export async function observe<T>(
   { edge, id, signal }: Observation,
-  look: (channel: SandboxUse['channel'], onProgress: () => void) => Promise<T>,
+  look: (channel: SandboxUse['channel']) => Promise<T>,
+  isAgain = false,
 ): Promise<T> {
-  let cuts = 0;
-  for (;;) {
-    const use = await edge.use(id, { signal });
-    use[Symbol.dispose]();
+  for (let cuts = 0; ; ) {
+    if (isAgain || cuts > 0) await requireAwake(edge, id);
     try {
-      return await look(use.channel, () => {
-        cuts = 0;
-      });
+      const use = await edge.use(id, { signal });
+      use[Symbol.dispose]();
+      return await look(use.channel);
     } catch (error) {
+      if (isGatewayError(error, 'conflict')) await requireAwake(edge, id, error);
+      if (!isGatewayError(error, 'guest_unreachable') || signal.aborted) throw error;
       cuts += 1;
-      if (!isGatewayError(error, 'guest_unreachable') || cuts > maxCuts || signal.aborted) throw error;
-      const { state } = await edge.get(id);
-      if (!goingOn.has(state)) throw asleep(state, error);
+      if (cuts > maxCuts) throw error;
       await sleep(pauseMs * cuts, undefined, { signal });
     }
   }
 }
 
-const asleep = (state: string, cause: unknown) =>
-  new GatewayError('version_unavailable', `the sandbox is ${state}; look again when it runs`, {
+/** An ended sandbox is left for `use` to tell of. */
+async function requireAwake(edge: SandboxEdge, id: SandboxId, cause?: unknown): Promise<void> {
+  const { state } = await edge.get(id);
+  if (goingOn.has(state) || state === 'ended') return;
+  throw new GatewayError('version_unavailable', `the sandbox is ${state}; look again when it runs`, {
     retryAfterSeconds: 1,
     cause,
   });
+}

@@ -32,15 +32,16 @@ export async function openOutput(query: OutputQuery): Promise<Output> {
   return { offset, isTruncated: query.offset >= 0 && offset > query.offset, body };
 }
 
-function open(query: OutputQuery, offset: number): Promise<Readable> {
+function open(query: OutputQuery, offset: number, isAgain = false): Promise<Readable> {
   const { process, stream, follow, signal } = query;
-  return observe(query, (channel) => channel.processOutput(process, stream, { offset, follow, signal }));
+  const options = { offset, follow, signal };
+  return observe(query, (channel) => channel.processOutput(process, stream, options), isAgain);
 }
 
 /** The agent's stream, and after a cut the next one from the byte behind. */
 async function* pieces(query: OutputQuery, first: Readable, offset: number): AsyncGenerator<Buffer> {
   let next = offset;
-  for (let stream = first; ; stream = await open(query, next)) {
+  for (let stream = first; ; stream = await open(query, next, true)) {
     const start = offsetOf(stream, next);
     const stop = () => stream.destroy();
     query.signal.addEventListener('abort', stop, { once: true });

@@ -21,7 +21,8 @@ export interface OutputReading {
  * Bytes of one output stream. A connection that breaks is taken up again at the next byte, also across pauses and forks of the
  * sandbox, so nothing is read twice.
  * @param path of the stream, without query
- * @throws GatewayError `sandbox_not_found`, `process_not_found`, `cancelled`, or one for which `isUnreachable` holds
+ * @throws GatewayError `version_unavailable` when the sandbox was paused for more than some seconds, `sandbox_not_found`,
+ * `process_not_found`, `cancelled`, or one for which `isUnreachable` holds
  */
 export async function* readOutput(
   transport: Transport,

@@ -39,7 +39,8 @@ export class ProcessHandle {
   /**
    * Resolves when it has exited, however long that takes; the signal ends the waiting, not the process. A non-zero exit is
    * no error.
-   * @throws GatewayError `process_not_found`, `sandbox_not_found`, `cancelled`
+   * @throws GatewayError `process_not_found`, `sandbox_not_found`, `cancelled`; `version_unavailable` when the sandbox was
+   * paused for more than some seconds: wait again after its resume
    */
   async wait(call: Calling = {}): Promise<ProcessStatusInfo> {
     for (;;) {
