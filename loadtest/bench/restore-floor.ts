@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { cp, mkdtemp, open, readFile, rm } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -16,14 +16,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 export interface FloorRecipe {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Its working directory, from which the overlay is copied. */
-  readonly directory: string;
+  /** The file of its writable layer, which is copied. */
+  readonly diskPath: string;
+  /** What its descriptors 3, 4 … are, all read-only. */
+  readonly inherited: readonly string[];
   readonly statePath: string;
   readonly token: string;
 }
 
 async function connected(path: string): Promise<Socket> {
-  for (;;) {
+  for (const deadline = Date.now() + 10_000; ; ) {
+    if (Date.now() > deadline) throw new Error(`nothing listens on ${path}`);
     const socket = connect(path);
     try {
       await once(socket, 'connect');
@@ -71,9 +74,15 @@ export async function measureFloor(recipe: FloorRecipe): Promise<number> {
   const directory = await mkdtemp(join(tmpdir(), 'floor-'));
   let child: ChildProcess | undefined;
   try {
-    await cp(join(recipe.directory, 'disk.qcow2'), join(directory, 'disk.qcow2'));
+    await cp(recipe.diskPath, join(directory, 'disk.qcow2'));
+    const files = await Promise.all(recipe.inherited.map((path) => open(path, 'r')));
     const [binary, ...argv] = recipe.argv;
-    child = spawn(binary!, argv, { cwd: directory, env: recipe.env, stdio: 'ignore' });
+    child = spawn(binary!, argv, {
+      cwd: directory,
+      env: recipe.env,
+      stdio: ['ignore', 'ignore', 'inherit', ...files.map((file) => file.fd)],
+    });
+    await Promise.all(files.map((file) => file.close()));
     const qmp = new Qmp(await connected(join(directory, 'qmp.sock')));
     await qmp.next((message) => 'QMP' in message);
     await qmp.execute('qmp_capabilities');

@@ -26,6 +26,7 @@ import { type FloorRecipe, measureFloor } from './restore-floor.ts';
 
 const rounds = Number(process.argv[2] ?? 25);
 const root = join(import.meta.dirname, '../..');
+const shimPath = join(root, 'edge/native/build/map-private.so');
 const signal = new AbortController().signal;
 
 const service = await startBenchNode();
@@ -40,7 +41,7 @@ const vmm = await createQemuVmm(
   {
     runDirectory: layout.machines,
     cacheDirectory: layout.cache,
-    shimPath: join(root, 'edge/native/build/map-private.so'),
+    shimPath,
     accelerator: version.facts.accelerator,
     signal,
   },
@@ -50,6 +51,8 @@ const deps = { vmm, node: newNodeId(), clock: systemClock, connectGuest };
 const bare = { ...version.definition, hooks: { beforeSnapshot: null, afterRestore: null } };
 const bareSource = createMachineSource(deps, { ...restorable, definition: bare });
 const source = createMachineSource(deps, restorable);
+/** Where a VMM keeps its writable layer, below its machine's directory. */
+const machineDisk = 'vmm/disk.qcow2';
 const settle = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 async function recipeOf(blank: Blank): Promise<FloorRecipe> {
@@ -60,8 +63,13 @@ async function recipeOf(blank: Blank): Promise<FloorRecipe> {
   );
   return {
     argv: argv!,
-    env: Object.fromEntries(env!.map((line) => line.split(/=(.*)/s, 2) as [string, string])),
-    directory: join(blank.vmm.directory.path, 'vmm'),
+    // Each VMM has a copy of the shim, which is gone with it; the original does the same.
+    env: {
+      ...Object.fromEntries(env!.map((line) => line.split(/=(.*)/s, 2) as [string, string])),
+      LD_PRELOAD: shimPath,
+    },
+    diskPath: join(blank.vmm.directory.path, machineDisk),
+    inherited: [version.memoryPath, version.image.rootPath, version.diskPath],
     statePath: restorable.snapshot.statePath,
     token: restorable.channelToken,
   };
@@ -96,7 +104,7 @@ for (let round = -2; round < rounds; round++) {
 
   // The recipe's overlay is gone with its machine; a fresh blank lends its own.
   const lender = (await bareSource.spawnBlank({ signal })) as Blank;
-  const floor = await measureFloor({ ...recipe, directory: join(lender.vmm.directory.path, 'vmm') });
+  const floor = await measureFloor({ ...recipe, diskPath: join(lender.vmm.directory.path, machineDisk) });
   if (isCounted) times.floor.push(floor);
   await lender.dispose();
 
