@@ -21,7 +21,7 @@ export interface DnsProxyDeps {
 }
 
 /** Questions under way and per second, and TCP connections, of one machine. */
-export const dnsLimits = {
+const dnsLimits = {
   concurrent: 64,
   perSecond: 100,
   connections: 8,
@@ -87,9 +87,14 @@ export function createDnsProxy(deps: DnsProxyDeps): DnsProxy {
     serveUdp(socket) {
       // Errors of single datagrams are the guest's business.
       socket.on('error', () => {});
+      // A question may still be under way when the session ends; sending on a closed socket throws.
+      let isClosed = false;
+      socket.once('close', () => {
+        isClosed = true;
+      });
       socket.on('message', (bytes, from) => {
         void handle(bytes, 512).then((answer) => {
-          if (answer !== null) socket.send(answer, from.port, from.address, () => {});
+          if (answer !== null && !isClosed) socket.send(answer, from.port, from.address, () => {});
         });
       });
     },

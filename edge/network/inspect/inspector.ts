@@ -29,7 +29,7 @@ export interface Inspector extends Disposable {
 }
 
 /** Connections at once of one machine; time to say a name. */
-export const inspectLimits = { connections: 256, nameMs: 10_000 } as const;
+const inspectLimits = { connections: 256, nameMs: 10_000 } as const;
 
 export function createInspector(deps: InspectorDeps): Inspector {
   /** Each connection of the guest with what it was allowed as; null until it said a name. */

@@ -11,7 +11,7 @@ export interface E2bNetwork {
 }
 
 /** Most entries of either list. */
-export const maxE2bEntries = 1024;
+const maxE2bEntries = 1024;
 
 /**
  * Order: allowOut, denyOut, else allowed. Throws `invalid_request`: a name in denyOut, ports (E2B has none), a name in

@@ -29,7 +29,7 @@ export interface NetworkRules {
 export const hostPorts: readonly number[] = [80, 443];
 
 /** Most rules of one set, groups expanded. */
-export const maxRules = 4096;
+const maxRules = 4096;
 
 /** Refuses everything; what a machine without rules would have if it had a NIC. */
 export const closedRules: NetworkRules = { rules: [], otherwise: 'refuse' };

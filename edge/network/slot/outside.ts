@@ -4,7 +4,7 @@ import { inNamespace, type RunCommand } from '../command.ts';
 import { outsideTable, slotPrefix, uplinkRange, uplinkRange6 } from './layout.ts';
 
 /** The table's text: nothing from a slot enters the host or another slot; what leaves is masqueraded. */
-export function renderOutside(node: NodeId): string {
+function renderOutside(node: NodeId): string {
   const table = outsideTable(node);
   const slots = `"${slotPrefix(node)}*"`;
   return `table inet ${table}

@@ -75,6 +75,14 @@ export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Pr
   // The next acquire meets the same failure and reports it.
   const refillLater = () => void refill().catch(() => {});
 
+  async function take(): Promise<Slot> {
+    const prepared = ready.shift();
+    if (prepared !== undefined) return prepared;
+    // At the bound the last one may be the one that is just being prepared.
+    if (taken.size >= max && filling !== null) await filling.catch(() => {});
+    return ready.shift() ?? (await prepare());
+  }
+
   async function discard(slot: Slot): Promise<void> {
     await slot.remove();
     taken.delete(slot.index);
@@ -83,7 +91,7 @@ export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Pr
   refillLater();
   return {
     async acquire() {
-      const slot = ready.shift() ?? (await prepare());
+      const slot = await take();
       used.add(slot);
       refillLater();
       return slot;
@@ -114,7 +122,7 @@ export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Pr
 }
 
 /** Removes every namespace whose name carries this node's id. */
-export async function reclaimSlots(
+async function reclaimSlots(
   deps: Pick<SlotDeps, 'run'>,
   options: Pick<SlotOptions, 'node' | 'outside'>,
 ): Promise<number> {

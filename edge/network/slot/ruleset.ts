@@ -33,7 +33,7 @@ export const slotTable = 'slot';
 export const maxPins = 4096;
 
 /** Whether a pin's connection goes through the name check. */
-export const isInspected = (pin: { readonly protocol: 'tcp' | 'udp'; readonly port: number }): boolean =>
+const isInspected = (pin: { readonly protocol: 'tcp' | 'udp'; readonly port: number }): boolean =>
   pin.protocol === 'tcp' && hostPorts.includes(pin.port);
 
 /** `add element` lines that pin addresses; an address that is pinned already gets its time anew. */

@@ -70,7 +70,7 @@ export async function speaker(world: World, address: string, port: number): Prom
   };
 }
 
-/** Asks the slot's resolver, or another one. Null when nobody answers within a second. */
+/** Asks the slot's resolver, or another one. Null when it does not answer: within a second where no answer is expected. */
 export async function ask(
   world: World,
   netns: string,
@@ -81,7 +81,9 @@ export async function ask(
   const socket = await world.sockets.udp(netns, guestLink.address, 0);
   try {
     socket.on('error', () => {});
-    const answer = once(socket, 'message', { signal: AbortSignal.timeout(1000) });
+    const answer = once(socket, 'message', {
+      signal: AbortSignal.timeout(server === guestLink.gateway ? 10_000 : 1000),
+    });
     socket.send(
       dnsPacket.encode({
         type: 'query',

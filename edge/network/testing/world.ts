@@ -3,16 +3,15 @@
  * would be. Nothing is sent anywhere else. Node's own servers are put into namespaces by the helper under test.
  */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { NodeId } from '../../../sdk/index.ts';
+import { type NodeId, newNodeId } from '../../../sdk/index.ts';
 import { inNamespace, runCommand } from '../command.ts';
 import { createNetnsSockets, type NetnsSockets } from '../netns-sockets.ts';
 import { guestLink, tapName } from '../slot/layout.ts';
 import type { Slot } from '../slot/slot.ts';
 
-export const helperPath = join(import.meta.dirname, '../native/build/netns-sockets');
+const helperPath = join(import.meta.dirname, '../native/build/netns-sockets');
 
 /** Whether this host can run the tests; else why not, for `skip`. */
 export const cannotRun: string | false =
@@ -42,7 +41,7 @@ export interface World extends AsyncDisposable {
 /** Makes a world with names of its own; disposing asserts that no namespace of it is left. */
 export async function createWorld(): Promise<World> {
   await runCommand(['make', '--silent', '-C', join(import.meta.dirname, '../native')]);
-  const tag = randomBytes(2).toString('hex').replace(/^./, 'n') as NodeId;
+  const tag = newNodeId();
   const outside = `sgw${tag}-host`;
   const internet = `sgw${tag}-net`;
   const sockets = createNetnsSockets({ helperPath });
