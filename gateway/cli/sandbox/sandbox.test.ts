@@ -54,6 +54,11 @@ test('cp takes a file in and out, and cannot copy between two places of one kind
   assert.equal((await sandbox(context, ['cp', 'a', 'b'], setting)).code, 2);
 });
 
+async function inDrawnOrder(context: Context, ...ids: string[]): Promise<string[]> {
+  const { stdout } = await sandbox(context, ['tree']);
+  return ids.sort((one, other) => stdout.indexOf(one) - stdout.indexOf(other));
+}
+
 test('a sandbox is paused, listed, resumed, snapshotted, rewound, forked, drawn and killed', async (context) => {
   const id = await create(context, '-m', 'tree=1');
   assert.equal((await sandbox(context, ['pause', id])).code, 0);
@@ -63,7 +68,9 @@ test('a sandbox is paused, listed, resumed, snapshotted, rewound, forked, drawn 
   const snapshot = (await sandbox(context, ['snapshot', id, '--name', 'base', '--pin'])).stdout.trim();
   assert.equal((await sandbox(context, ['rewind', id, 'snapshot:base'])).code, 0);
   const forked = await sandbox(context, ['fork', id, '-n', '2', '-m', 'child=1']);
-  const [one = '', two = ''] = forked.stdout.trim().split('\n');
+  const [first = '', second = ''] = forked.stdout.trim().split('\n');
+  // Drawn after the other even if both were made in one millisecond.
+  const [one = '', two = ''] = await inDrawnOrder(context, first, second);
   const grandchild = (await sandbox(context, ['fork', two])).stdout.trim();
   const drawn = await sandbox(context, ['tree', id]);
   assert.equal(
@@ -110,8 +117,8 @@ test('shell puts the terminal into raw mode, passes keys and sizes, and puts it 
   keyboard.write('while [ "$(stty size)" != "30 120" ]; do :; done; echo gr$((1 + 1))wn\n');
   await seen(/gr2wn/);
   // Ctrl-C goes inside; a shell outlives it.
-  keyboard.write('sleep 1000\n');
-  await seen(/sleep 1000/);
+  keyboard.write(`sh -c 'echo begun$((1 + 1)); sleep 1000'\n`);
+  await seen(/begun2/);
   keyboard.write('\x03');
   keyboard.write('exit 3\n');
   assert.equal(await running, 3);

@@ -3,8 +3,7 @@ import { Command } from 'commander';
 import type { ProcessHandle } from '../../../sdk/index.ts';
 import { type CliContext, type OutputStream, write } from '../context.ts';
 import type { SandboxCommandDeps } from './deps.ts';
-import { withoutSeparator } from './exec.ts';
-import { exitCodeOfProcess } from './exec.ts';
+import { exitCodeOfProcess, withoutSeparator } from './exec.ts';
 
 /** What a terminal of ours can do; pipes can't. */
 type Keyboard = Readable & { readonly isTTY?: boolean; setRawMode?: (isRaw: boolean) => void };

@@ -39,7 +39,10 @@ function lineage(sandboxes: readonly SandboxInfo[], snapshots: readonly Snapshot
   const parts: Part[] = [
     ...sandboxes.map((info) => ({ kind: 'sandbox' as const, info, parent: info.parent?.id ?? null })),
     ...snapshots.map((info) => ({ kind: 'snapshot' as const, info, parent: parentOf(info, byId) })),
-  ].sort((one, other) => one.info.createdAt - other.info.createdAt);
+  ].sort(
+    // Siblings of one fork may be of the same millisecond; their order shall not change from call to call.
+    (one, other) => one.info.createdAt - other.info.createdAt || (one.info.id < other.info.id ? -1 : 1),
+  );
   const byParent = Map.groupBy(parts, ({ parent }) => (parent !== null && known.has(parent) ? parent : null));
   const nodesOf = (parent: string | null): TreeNode[] =>
     (byParent.get(parent) ?? []).flatMap((part): TreeNode[] => {
