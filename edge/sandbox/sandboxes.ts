@@ -1,6 +1,5 @@
 /** The node's half of sandboxes: the contract of `client/sandbox-port.ts` over machines, records and files. */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { Lease } from '../../pool/index.ts';
 import {
   type CreatedSandbox,
   type CreateSandboxRequest,
@@ -11,20 +10,18 @@ import {
   type SandboxInfo,
   type SnapshotInfo,
   type Termination,
-  type VersionDigest,
 } from '../../sdk/index.ts';
 import type { SandboxEdge, SandboxFilter, SandboxOrigin, SandboxUse } from '../client/sandbox-port.ts';
-import type { Machine } from '../machine/machine.ts';
-import { findRamMapping } from '../memory/index.ts';
 import type { Leftover } from '../vmm/port.ts';
 import type { SandboxContext } from './context.ts';
+import { keepDeadlines } from './deadlines.ts';
 import { diffSnapshots } from './diff.ts';
 import { Entry, ended } from './entry.ts';
 import { readEvents } from './event-stream.ts';
+import { type Acquire, firstMachine } from './first-machine.ts';
 import { fork } from './fork.ts';
-import { lend } from './lending.ts';
-import { LiveMachine } from './live-machine.ts';
-import { type Origin, type SandboxRecord, toSandboxInfo, toSnapshotInfo } from './record.ts';
+import type { LiveMachine } from './live-machine.ts';
+import { type SandboxRecord, toSandboxInfo, toSnapshotInfo } from './record.ts';
 import { type RecoveryDeps, recover } from './recovery.ts';
 import { dropSnapshot, findSnapshot, listSnapshots, rewind, takeSnapshot } from './snapshots.ts';
 import { pause, resume } from './suspension.ts';
@@ -33,8 +30,7 @@ import { killedVerdict, machineVerdict } from './verdict.ts';
 export interface SandboxesDeps {
   /** Everything but what this class provides itself. */
   readonly context: Omit<SandboxContext, 'adopt' | 'watch' | 'collect' | 'rebase'>;
-  /** A fresh machine of a version, held for one sandbox. Throws what the pool throws. */
-  readonly acquire: (digest: VersionDigest, options: { readonly signal: AbortSignal }) => Promise<Lease>;
+  readonly acquire: Acquire;
   readonly recovery: Omit<RecoveryDeps, 'addPaused'>;
   /** Tokens of sandboxes are derived from it; 32 bytes, the same over restarts. */
   readonly secret: Uint8Array;
@@ -51,6 +47,9 @@ export class Sandboxes implements SandboxEdge {
   readonly #entries = new Map<string, Entry>();
   #cancelSweep: () => void = () => {};
   #isClosed = false;
+  #making = 0;
+  #collecting: Promise<void> | null = null;
+  #isCollectDue = false;
 
   constructor(deps: SandboxesDeps) {
     this.#deps = deps;
@@ -82,15 +81,21 @@ export class Sandboxes implements SandboxEdge {
     this.#entries.clear();
   }
 
-  async create(
+  create(
     origin: SandboxOrigin,
     request: CreateSandboxRequest,
     { signal }: Signalled,
   ): Promise<CreatedSandbox> {
+    return this.#make(() => this.#create(origin, request, signal));
+  }
+
+  async #create(
+    origin: SandboxOrigin,
+    request: CreateSandboxRequest,
+    signal: AbortSignal,
+  ): Promise<CreatedSandbox> {
     this.#requireOpen();
-    const made = await (origin.kind === 'version'
-      ? this.#fromVersion(origin, signal)
-      : this.#fromSnapshot(origin.snapshot, signal));
+    const made = await firstMachine(this.#context, this.#deps.acquire, origin, signal);
     const { clock, store } = this.#context;
     const { live, ...facts } = made;
     const now = clock.now();
@@ -122,49 +127,6 @@ export class Sandboxes implements SandboxEdge {
     const entry = this.#adopt(record, live);
     entry.secrets = secrets;
     return this.#created(record);
-  }
-
-  async #fromVersion(origin: SandboxOrigin & { kind: 'version' }, signal: AbortSignal) {
-    const lease = await this.#deps.acquire(origin.digest, { signal });
-    try {
-      const machine = lease.machine as Machine;
-      const { version, channelToken, running } = machine;
-      if (running === null)
-        throw new GatewayError('restore_failed', 'the machine ended', { component: 'edge' });
-      const base = await this.#context.bases.keep(version.snapshot);
-      // A version that was rebuilt under it would be another base; this compares the very files.
-      await findRamMapping(running.pid, base.memoryPath);
-      const { digest, template, version: name } = origin;
-      const facts: Origin = {
-        ...{ template, version: name, digest, shape: version.shape, definition: version.definition },
-      };
-      const { start } = lease;
-      return {
-        origin: facts,
-        base: base.id,
-        parent: null,
-        basis: null,
-        start: start === 'reused' ? ('ready' as const) : start,
-        live: new LiveMachine({ vmm: running, channel: machine.channel, channelToken, lease }),
-      };
-    } catch (error) {
-      lease.release('discard', 'sandbox_failed');
-      throw error;
-    }
-  }
-
-  async #fromSnapshot(text: string, signal: AbortSignal) {
-    const snapshot = findSnapshot(this.#context, text);
-    await using lent = await lend(this.#context, snapshot.id, signal);
-    const live = await this.#context.restorer.restore(lent.files, { signal });
-    return {
-      origin: snapshot.origin,
-      base: lent.files.base,
-      parent: { kind: 'snapshot' as const, id: snapshot.id },
-      basis: snapshot.id,
-      start: 'restored' as const,
-      live,
-    };
   }
 
   async get(id: SandboxId): Promise<SandboxInfo> {
@@ -218,15 +180,14 @@ export class Sandboxes implements SandboxEdge {
     options: Signalled & { readonly deadlineMs?: number },
   ): Promise<CreatedSandbox> {
     const entry = this.#require(id);
-    await resume(this.#context, entry, options);
+    await this.#make(() => resume(this.#context, entry, options));
     return this.#created(entry.record);
   }
 
   async fork(id: SandboxId, request: Parameters<SandboxEdge['fork']>[1], { signal }: Signalled) {
-    return fork(this.#context, this.#require(id), request, {
-      signal,
-      show: (record) => this.#created(record),
-    });
+    const entry = this.#require(id);
+    const show = (record: SandboxRecord) => this.#created(record);
+    return this.#make(() => fork(this.#context, entry, request, { signal, show }));
   }
 
   async snapshot(
@@ -239,7 +200,7 @@ export class Sandboxes implements SandboxEdge {
 
   async rewind(id: SandboxId, snapshot: string, { signal }: Signalled): Promise<SandboxInfo> {
     const entry = this.#require(id);
-    await rewind(this.#context, entry, snapshot, signal);
+    await this.#make(() => rewind(this.#context, entry, snapshot, signal));
     return this.#info(entry.record);
   }
 
@@ -258,7 +219,7 @@ export class Sandboxes implements SandboxEdge {
   }
 
   async diff(from: string, to: string, { signal }: Signalled) {
-    return diffSnapshots(this.#context, from, to, signal);
+    return this.#make(() => diffSnapshots(this.#context, from, to, signal));
   }
 
   events(options: Parameters<SandboxEdge['events']>[0]): AsyncIterable<SandboxEvent> {
@@ -297,7 +258,8 @@ export class Sandboxes implements SandboxEdge {
     if (!entry.record.autoResume)
       throw new GatewayError('conflict', `sandbox ${entry.record.id} is paused`, { component: 'edge' });
     // Whoever goes away must not stop it for the others.
-    await resume(this.#context, entry, { signal: new AbortController().signal }).catch((error: unknown) => {
+    const { signal: unbound } = new AbortController();
+    await this.#make(() => resume(this.#context, entry, { signal: unbound })).catch((error: unknown) => {
       if (!isGatewayError(error, 'conflict')) throw error;
     });
     signal.throwIfAborted();
@@ -387,11 +349,35 @@ export class Sandboxes implements SandboxEdge {
     if (record !== undefined) this.#context.store.apply({ sandboxes: [{ ...record, basis: to }] });
   }
 
-  /** Bases that nobody stands on any more. */
+  /**
+   * Removes bases that nobody stands on any more; later, while machines are being made, which stand on some that no record
+   * names yet.
+   */
   async #collect(): Promise<void> {
+    this.#isCollectDue = true;
+    if (this.#making > 0 || this.#collecting !== null) return;
+    this.#isCollectDue = false;
     const { store, bases } = this.#context;
     const alive = store.sandboxes().filter(({ state }) => state !== 'ended');
-    await bases.sweep(new Set([...alive, ...store.snapshots()].map(({ base }) => base)));
+    this.#collecting = bases
+      .sweep(new Set([...alive, ...store.snapshots()].map(({ base }) => base)))
+      .catch((err: unknown) => this.#context.log.error({ err }, 'bases left behind'))
+      .finally(() => {
+        this.#collecting = null;
+      });
+    await this.#collecting;
+  }
+
+  /** Makes machines, with nothing that they stand on being removed meanwhile. */
+  async #make<T>(work: () => Promise<T>): Promise<T> {
+    this.#making += 1;
+    try {
+      await this.#collecting;
+      return await work();
+    } finally {
+      this.#making -= 1;
+      if (this.#isCollectDue) await this.#collect();
+    }
   }
 
   #scheduleSweep(): void {
@@ -403,26 +389,11 @@ export class Sandboxes implements SandboxEdge {
     });
   }
 
-  /**
-   * Looks at the deadlines as they are now. There is no timer of a sandbox that could be older than its deadline. One that is being
-   * changed is met by the next sweep.
-   */
   async #sweep(): Promise<void> {
-    const { clock, log, options, store } = this.#context;
-    const now = clock.now();
-    store.forget(now - options.keepEndedMs);
-    const due = [...this.#entries.values()].filter(
-      (entry) => entry.state === 'running' && entry.record.deadlineAt <= now && !entry.isBusy,
-    );
-    await Promise.all(
-      due.map(async (entry) => {
-        try {
-          if (entry.record.onTimeout === 'kill') await this.#end(entry, killedVerdict('deadline', now));
-          else await pause(this.#context, entry, new AbortController().signal);
-        } catch (err) {
-          log.error({ err, 'sandbox.id': entry.record.id }, 'deadline of a sandbox not kept');
-        }
-      }),
+    const { clock, options, store } = this.#context;
+    store.forget(clock.now() - options.keepEndedMs);
+    await keepDeadlines(this.#context, this.#entries.values(), (entry, termination) =>
+      this.#end(entry, termination),
     );
   }
 }

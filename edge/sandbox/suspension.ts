@@ -19,11 +19,11 @@ export async function pause(context: SandboxContext, entry: Entry, signal: Abort
     const live = entry.requireLive();
     const { record } = entry;
     const id = newMachineId(context.node);
-    await live.diskSettled();
     entry.update({ state: 'pausing' }, { type: 'pausing' });
     entry.gate.close('being paused');
     try {
       if (!(await entry.gate.drained())) entry.gate.evict();
+      await live.diskSettled();
       const base = bases.at(record.base);
       await using draft = await files.draft(id);
       const captured = await capture(
