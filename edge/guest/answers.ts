@@ -13,7 +13,7 @@ const pingSchema = z.strictObject({
   wallClockMs: z.int(),
 });
 
-const resumeSchema = z.strictObject({ wallClockMs: z.int(), bootId: text(64) });
+const resumeSchema = z.strictObject({ wallClockMs: z.int() });
 
 const statusSchema = z.strictObject({
   id: text(64),

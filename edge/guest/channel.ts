@@ -67,7 +67,7 @@ export class Channel implements SandboxChannel {
     // The guest read its clock at some moment in between: of the two extremes, the worse one is reported.
     const behind = report.wallClockMs - Date.now();
     const ahead = report.wallClockMs - sentAt;
-    return { clockSkewMs: Math.abs(behind) > Math.abs(ahead) ? behind : ahead, bootId: report.bootId };
+    return { clockSkewMs: Math.abs(behind) > Math.abs(ahead) ? behind : ahead };
   }
 
   tunnel(port: number, { signal }: Waiting): Promise<Duplex> {

@@ -144,7 +144,6 @@ describe('a guest channel', () => {
       );
       // In the test mode the clock is not stepped, so the skew is what a round trip takes.
       assert.ok(Math.abs(report.clockSkewMs) < 5_000);
-      assert.match(report.bootId, /^[0-9a-f-]{36}$/);
     }
     const { socket, seen } = await rawConnection(agent.socketPath);
     socket.write(hello(agent.token, '0'.repeat(32)));

@@ -14,9 +14,10 @@ export interface ResumeRequest {
   readonly wallClockMs: number;
   /** At least 32 bytes, fresh for this resume. */
   readonly entropy: Uint8Array;
-  readonly hostname: string;
+  /** Given together with `machineId` or not at all. */
+  readonly hostname?: string;
   /** 32 hex digits for `/etc/machine-id`. */
-  readonly machineId: string;
+  readonly machineId?: string;
   /** Replaces the channel token; the template's own is in its snapshot and known to all clones. */
   readonly token?: string;
 }
@@ -24,8 +25,6 @@ export interface ResumeRequest {
 export interface ResumeReport {
   /** Guest wall clock minus host's after the step, as the guest read it; |x| must be within 50 ms. */
   readonly clockSkewMs: number;
-  /** Boot id of the guest's kernel as seen now. */
-  readonly bootId: string;
 }
 
 export interface ProcessSpec {

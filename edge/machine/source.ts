@@ -119,6 +119,7 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
         : new GuestHttp(channel, { port: start.port, connections: definition.admission.concurrency });
     const hook = definition.hooks.afterRestore;
     const token = randomBytes(32).toString('hex');
+    let isCold = deps.vmm.verdict.accelerator === 'tcg';
     const machine = new Machine({
       version,
       channelToken: token,
@@ -128,7 +129,8 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
       vmm: running,
       startedAt: deps.clock.now(),
       enter: async (guest, guestHttp, wake) => {
-        await resumeGuest(guest, identity, { ...wake, token });
+        await resumeGuest(guest, identity, { ...wake, token, isCold });
+        isCold = false;
         if (hook !== null && guestHttp !== null) await runHook(guestHttp, hook, wake);
       },
     });

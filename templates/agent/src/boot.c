@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "log.h"
 #include "preamble.h"
 
@@ -123,5 +124,7 @@ void boot_guest(char token[64]) {
   boot_groups();
   protect_agent();
   bring_up_loopback();
+  const char *failed = identity_prepare();
+  if (failed) boot_fail("%s: %s", failed, strerror(errno));
   if (sethostname("snapgate", 8) < 0) agent_log("hostname: %s", strerror(errno));
 }
