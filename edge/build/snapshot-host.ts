@@ -12,7 +12,8 @@ import {
 } from '../../templates/index.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { Machine } from '../machine/machine.ts';
-import { createMachineSource, type RestorableVersion } from '../machine/source.ts';
+import type { RestorableVersion } from '../machine/restorable-version.ts';
+import { createMachineSource } from '../machine/source.ts';
 import type { MachineShape, RunningVmm, Vmm } from '../vmm/port.ts';
 import { ChannelBuildMachine } from './build-machine.ts';
 
@@ -37,10 +38,10 @@ const bootTimeoutMs = 120_000;
  */
 const buildClockLagSeconds = 2 * 3600;
 
-const shapeOf = (
-  definition: TemplateDefinition,
-  image: Pick<GuestImage, 'rootPath'>,
-): MachineShape => ({ ...definition.resources, rootPath: image.rootPath });
+const shapeOf = (definition: TemplateDefinition, image: Pick<GuestImage, 'rootPath'>): MachineShape => ({
+  ...definition.resources,
+  rootPath: image.rootPath,
+});
 
 const filesIn = (directory: string) => ({
   memoryPath: join(directory, snapshotFileNames.memory),

@@ -3,7 +3,7 @@ import type { MachineId, VersionDigest } from '../../sdk/index.ts';
 import type { SandboxChannel } from '../guest/index.ts';
 import type { PausedVmm, RunningVmm, VmmProcess } from '../vmm/port.ts';
 import type { GuestHttp } from './guest-http.ts';
-import type { RestorableVersion } from './source.ts';
+import type { RestorableVersion } from './restorable-version.ts';
 
 export interface MachineParts {
   readonly version: RestorableVersion;

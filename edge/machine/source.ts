@@ -15,17 +15,8 @@ import type { BlankVmm, MachineShape, SnapshotFiles, Vmm } from '../vmm/port.ts'
 import { GuestHttp } from './guest-http.ts';
 import { machineIdentity, resumeGuest } from './identity.ts';
 import { Machine } from './machine.ts';
+import type { RestorableVersion } from './restorable-version.ts';
 import { serviceTail } from './service-output.ts';
-
-/** All that is needed to make machines of one version. */
-export interface RestorableVersion {
-  readonly digest: VersionDigest;
-  readonly definition: TemplateDefinition;
-  readonly shape: MachineShape;
-  readonly snapshot: SnapshotFiles;
-  /** What the agent inside the snapshot expects of its host; replaced in each clone by its first resume. */
-  readonly channelToken: string;
-}
 
 export interface SourceDeps {
   readonly vmm: Vmm;
