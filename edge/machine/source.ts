@@ -1,17 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { BlankMachine, MachineSource } from '../../pool/index.ts';
-import {
-  type Clock,
-  GatewayError,
-  type MachineId,
-  type NodeId,
-  newMachineId,
-  type VersionDigest,
-} from '../../sdk/index.ts';
+import { type Clock, GatewayError, type MachineId, type NodeId, newMachineId } from '../../sdk/index.ts';
 import type { TemplateDefinition } from '../../templates/index.ts';
 import { toMessage } from '../errors.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
-import type { BlankVmm, MachineShape, SnapshotFiles, Vmm } from '../vmm/port.ts';
+import type { BlankVmm, Vmm } from '../vmm/port.ts';
 import { GuestHttp } from './guest-http.ts';
 import { machineIdentity, resumeGuest } from './identity.ts';
 import { Machine } from './machine.ts';
