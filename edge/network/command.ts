@@ -50,6 +50,9 @@ export const runCommand: RunCommand = async (argv, options = {}) => {
   });
 };
 
-/** `argv` inside a named network namespace; null: where we are. */
+/**
+ * `argv` inside a named network namespace; null: where we are. Not by `ip -n`, which also remounts the root file system for
+ * itself and so fails in a chroot.
+ */
 export const inNamespace = (netns: string | null, argv: readonly string[]): string[] =>
   netns === null ? [...argv] : ['nsenter', `--net=/run/netns/${netns}`, ...argv];

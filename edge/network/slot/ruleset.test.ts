@@ -60,7 +60,7 @@ test('nft takes the ruleset of any rules', { skip: cannotRun }, async () => {
   );
   const nft = (input: string) =>
     runCommand(inNamespace(world.internet, ['nft', '--check', '-f', '-']), { input });
-  await runCommand(['ip', '-n', world.internet, 'tuntap', 'add', 'dev', 'tap0', 'mode', 'tap']);
+  await runCommand(inNamespace(world.internet, ['ip', 'tuntap', 'add', 'dev', 'tap0', 'mode', 'tap']));
   await fc.assert(
     fc.asyncProperty(
       fc.dictionary(key, fc.boolean(), { maxKeys: 12 }),

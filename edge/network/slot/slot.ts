@@ -50,9 +50,9 @@ export async function prepareSlot(deps: SlotDeps, options: SlotOptions, index: n
   try {
     await deps.run(['ip', 'netns', 'add', layout.netns]);
     await deps.run(inNamespace(options.outside, ['ip', '-batch', '-']), { input: outsideLinks(layout) });
-    await deps.run(['ip', '-n', layout.netns, '-batch', '-'], { input: insideLinks(layout) });
+    await deps.run(inNamespace(layout.netns, ['ip', '-batch', '-']), { input: insideLinks(layout) });
     for (const family of ['-4', '-6'])
-      await deps.run(['ip', family, '-n', layout.netns, '-batch', '-'], { input: steering });
+      await deps.run(inNamespace(layout.netns, ['ip', family, '-batch', '-']), { input: steering });
     await deps.run(inNamespace(layout.netns, ['sysctl', '-q', '-w', ...kernelSettings]));
     if (options.bandwidthBitsPerSecond !== null)
       await deps.run(inNamespace(layout.netns, ['tc', '-batch', '-']), {

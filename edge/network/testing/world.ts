@@ -54,7 +54,8 @@ export async function createWorld(): Promise<World> {
     const left = (await readdir('/run/netns')).filter((name) => name.includes(tag));
     assert.deepEqual(left, [], 'namespaces are left behind');
   });
-  const batch = (netns: string, input: string) => runCommand(['ip', '-n', netns, '-batch', '-'], { input });
+  const batch = (netns: string, input: string) =>
+    runCommand(inNamespace(netns, ['ip', '-batch', '-']), { input });
   for (const netns of [outside, internet]) await makeNamespace(netns, made);
   await batch(
     outside,
