@@ -86,7 +86,7 @@ function createSlot(deps: SlotDeps, options: SlotOptions, index: number, layout:
       if (pins.length > 0) await nft(renderPins(pins));
     },
     async refusals() {
-      const argv = inNamespace(layout.netns, ['nft', '-j', 'list', 'table', 'inet', slotTable]);
+      const argv = inNamespace(layout.netns, ['nft', '-j', '-p', 'list', 'table', 'inet', slotTable]);
       return parseRefusals(await deps.run(argv));
     },
     async remove() {
@@ -155,9 +155,11 @@ const shaping = (bitsPerSecond: number) =>
     )
     .join('');
 
+// Numbers, since their names come from a file that not every host has.
+const protocols: Readonly<Record<number, KernelRefusal['protocol']>> = { 6: 'tcp', 17: 'udp' };
 const elementSchema = z.object({
   elem: z.object({
-    val: z.object({ concat: z.tuple([z.string(), z.enum(['tcp', 'udp']), z.int()]) }),
+    val: z.object({ concat: z.tuple([z.string(), z.coerce.number(), z.int()]) }),
     counter: z.object({ packets: z.int() }),
   }),
 });
@@ -175,8 +177,9 @@ function parseRefusals(json: string): KernelRefusal[] {
           const parsed = elementSchema.safeParse(each);
           if (!parsed.success) return [];
           const { val, counter } = parsed.data.elem;
-          const [address, protocol, port] = val.concat;
-          return [{ address, protocol, port, packets: counter.packets }];
+          const [address, number, port] = val.concat;
+          const protocol = protocols[number];
+          return protocol === undefined ? [] : [{ address, protocol, port, packets: counter.packets }];
         }),
   );
 }
