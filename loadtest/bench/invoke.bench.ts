@@ -15,6 +15,20 @@ import { fixedAnswer } from '../../gateway/testing/stub-edge.ts';
 import { benchDirectory, median, publishExample, quantile, require, writeResult } from './bench-node.ts';
 
 const calls = Number(process.argv[2] ?? 400);
+/**
+ * What the gateway adds for the function's sake. The direct call carries the same, because an emulated Python takes some
+ * 0.3 ms to parse a header, which is the function's time and not the gateway's.
+ */
+const sameHeaders = [
+  ...['host', '127.0.0.1:7070', 'x-forwarded-for', '127.0.0.1', 'x-forwarded-host', '127.0.0.1:7070'],
+  ...['x-forwarded-proto', 'http', 'x-forwarded-port', '7070'],
+  ...[
+    'forwarded',
+    'for=127.0.0.1;host="127.0.0.1:7070";proto=http',
+    'x-request-id',
+    '00000000-0000-4000-8000-000000000000',
+  ],
+];
 const log = pino({ level: 'error' });
 const signal = new AbortController().signal;
 
@@ -54,7 +68,7 @@ async function compare() {
     const answer = await http.request({
       method: 'GET',
       target: '/',
-      rawHeaders: ['host', 'x'],
+      rawHeaders: sameHeaders,
       body: null,
       signal,
     });
