@@ -107,13 +107,8 @@ export class Channel implements SandboxChannel {
     const call = { method: 'GET', target, subject: 'process', signal: options.signal } as const;
     const answer = await begin(this.#session, call);
     await refuse(answer, call);
-    const body = new AnswerBody(answer.stream, options.signal);
-    try {
-      return Object.assign(body, { offset: answers.outputOffset(answer.headers['x-agent-offset']) });
-    } catch (error) {
-      body.destroy();
-      throw error;
-    }
+    const offset = answers.outputOffset(answer.headers['x-agent-offset']);
+    return Object.assign(new AnswerBody(answer.stream, options.signal), { offset });
   }
 
   async writeStdin(
