@@ -70,15 +70,8 @@ function check<T>(schema: z.ZodType<T>, value: unknown): T {
   });
 }
 
-/** Digits only: `Number` takes much else. */
-const offsetSchema = z
-  .string()
-  .regex(/^\d{1,15}$/)
-  .transform(Number);
-
 /** Each function throws `guest_unreachable` when the value is not exactly what PROTOCOL.md promises. */
 export const answers = {
-  outputOffset: (value: unknown) => check(offsetSchema, value),
   ping: (value: unknown) => check(pingSchema, value),
   resume: (value: unknown) => check(resumeSchema, value),
   metrics: (value: unknown): GuestMetrics => check(metricsSchema, value),

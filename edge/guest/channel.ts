@@ -8,7 +8,6 @@ import { AnswerBody } from './inbound.ts';
 import type {
   FileRow,
   GuestMetrics,
-  OutputBody,
   OutputOptions,
   OutputStream,
   ProcessSpec,
@@ -101,14 +100,13 @@ export class Channel implements SandboxChannel {
     );
   }
 
-  async processOutput(id: string, stream: OutputStream, options: OutputOptions): Promise<OutputBody> {
+  async processOutput(id: string, stream: OutputStream, options: OutputOptions): Promise<Readable> {
     const query = `offset=${options.offset ?? 0}&follow=${options.follow === true ? 1 : 0}`;
     const target = `${processPath(id)}/output/${stream}?${query}`;
     const call = { method: 'GET', target, subject: 'process', signal: options.signal } as const;
     const answer = await begin(this.#session, call);
     await refuse(answer, call);
-    const offset = answers.outputOffset(answer.headers['x-agent-offset']);
-    return Object.assign(new AnswerBody(answer.stream, options.signal), { offset });
+    return new AnswerBody(answer.stream, options.signal);
   }
 
   async writeStdin(
