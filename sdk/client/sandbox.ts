@@ -1,4 +1,5 @@
 import { fromProblem, type GatewayError } from '../errors.ts';
+import { randomName } from '../ids.ts';
 import {
   type CreatedSandbox,
   createdSandboxSchema,
@@ -83,7 +84,16 @@ export class Sandbox implements AsyncDisposable {
    * @throws GatewayError `file_not_found` when there is no such command, `cancelled`, `conflict` when the sandbox is paused
    */
   async run(command: string | readonly string[], options: RunOptions = {}): Promise<CommandResult> {
-    const process = await this.#start(command, options, { stdin: options.stdin !== undefined });
+    const id = options.id ?? randomName(20);
+    const started = this.#start(command, { ...options, id }, { stdin: options.stdin !== undefined });
+    const process = await started.catch(async (error: unknown) => {
+      // It may have been started although we did not wait for the answer.
+      if (options.signal?.aborted)
+        await this.process(id)
+          .kill()
+          .catch(() => {});
+      throw error;
+    });
     return followRun(process, options);
   }
 
