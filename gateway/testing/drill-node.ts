@@ -1,12 +1,15 @@
 /** A whole node on real guests for end-to-end tests: its own data directory, the checkout's guest images, one published template. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { vmmsOf } from '../../edge/sandbox/testing/sandbox-node.ts';
 import { type AdminClient, createAdminClient, type PublishEvent } from '../../sdk/index.ts';
 import { packTemplate, parseDefinition } from '../../templates/index.ts';
 import { up } from '../up.ts';
+
+export { vmmsOf };
 
 const root = join(import.meta.dirname, '../..');
 export const drillFolder = join(import.meta.dirname, 'drill');
@@ -64,20 +67,6 @@ export async function publishDrill(
     last = event;
   if (last?.type !== 'result') throw new Error(`publishing ended with ${JSON.stringify(last)}`);
   return last;
-}
-
-/** PIDs of VMMs whose machine directory lies in this data directory, found without help from the product. */
-export async function vmmsOf(dataDirectory: string): Promise<number[]> {
-  const pids: number[] = [];
-  for (const name of await readdir('/proc')) {
-    if (!/^\d+$/.test(name)) continue;
-    const [command, cwd] = await Promise.all([
-      readFile(`/proc/${name}/cmdline`, 'utf8').catch(() => ''),
-      readlink(`/proc/${name}/cwd`).catch(() => ''),
-    ]);
-    if (command.includes('qemu-system') && cwd.startsWith(dataDirectory)) pids.push(Number(name));
-  }
-  return pids;
 }
 
 /** Everything a machine may leave: processes, directories with sockets and overlays, mounts. Empty when nothing is left. */
