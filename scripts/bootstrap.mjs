@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 const rootPath = dirname(dirname(fileURLToPath(import.meta.url)));
 const nodePath = join(rootPath, 'node_modules/.bin/node');
 const nodeMajor = 24;
-const nativeParts = ['templates/agent', 'edge/native'];
+const nativeParts = ['templates/agent', 'edge/native', 'edge/network/native'];
 const shownLines = { first: 12, last: 25 };
 const outputBytes = 64 * 1024;
 
