@@ -1,6 +1,7 @@
 /** What the node keeps of sandboxes and snapshots, and how it shows them. */
 import { z } from 'zod';
 import {
+  attributesSchema,
   environmentSchema,
   type MachineId,
   metadataSchema,
@@ -51,6 +52,7 @@ export const sandboxRecordSchema = z.strictObject({
   autoResume: z.boolean(),
   metadata: metadataSchema,
   env: environmentSchema,
+  attributes: attributesSchema.optional(),
   /** Secrets themselves are never written down. */
   secretNames: z.array(z.string()),
   parent: z.strictObject({ kind: z.enum(['sandbox', 'snapshot']), id: z.string() }).nullable(),
@@ -84,7 +86,7 @@ export type SnapshotRecord = z.output<typeof snapshotRecordSchema>;
 /** As the contract shows it. */
 export function toSandboxInfo(record: SandboxRecord, node: string): SandboxInfo {
   const { id, origin, state, createdAt, startedAt, deadlineAt, generation, onTimeout, autoResume } = record;
-  const { metadata, env, parent, basis, start, termination } = record;
+  const { metadata, env, attributes, parent, basis, start, termination } = record;
   const { vcpus, memoryMiB, diskMiB } = origin.shape;
   return {
     id,
@@ -94,6 +96,7 @@ export function toSandboxInfo(record: SandboxRecord, node: string): SandboxInfo 
     digest: origin.digest as SandboxInfo['digest'],
     ...{ state, createdAt, startedAt, deadlineAt, generation, onTimeout, autoResume, metadata, env },
     ...{ vcpus, memoryMiB, diskMiB, parent, basis, start, termination },
+    ...(attributes === undefined ? {} : { attributes }),
   };
 }
 

@@ -99,10 +99,11 @@ export class Sandboxes implements SandboxEdge {
     const { clock, store } = this.#context;
     const { live, ...facts } = made;
     const now = clock.now();
-    const { deadlineMs, onTimeout, autoResume, metadata, env, secrets } = request;
+    const { deadlineMs, onTimeout, autoResume, metadata, env, secrets, attributes } = request;
     const record: SandboxRecord = {
       ...facts,
       ...{ deadlineMs, onTimeout, autoResume, metadata, env, secretNames: Object.keys(secrets) },
+      ...(attributes === undefined ? {} : { attributes }),
       id: live.id,
       state: 'running',
       createdAt: now,

@@ -1,6 +1,7 @@
 /** Sandboxes under `/v1/sandboxes`, field by field; the gateway's routes, the edge's contract and the SDK share these schemas. */
 import { z } from 'zod';
 import { digestSchema, templateNameSchema } from './admin.ts';
+import { networkChoiceSchema, networkRulesSchema } from './network.ts';
 
 const epochMs = z.number().int().nonnegative();
 export const sandboxIdSchema = z.string().regex(/^[a-z0-9]{20}$/);
@@ -13,6 +14,11 @@ export const metadataSchema = z
 export const environmentSchema = z
   .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/), z.string().max(16_384))
   .refine((map) => Object.keys(map).length <= 256, 'at most 256 entries');
+
+/** What a door keeps with the sandboxes it made, such as who may reach their ports. Children have it of their source. */
+export const attributesSchema = z
+  .record(z.string().regex(/^[a-z0-9][a-z0-9.-]{0,63}$/), z.string().max(16_384))
+  .refine((map) => Object.keys(map).length <= 16, 'at most 16 entries');
 
 export const sandboxStates = [
   'running',
@@ -62,6 +68,7 @@ export const createSandboxRequestSchema = z.strictObject({
   secrets: environmentSchema
     .default({})
     .describe('like env, but never stored on disk nor shown again; gone from children unless given again'),
+  attributes: attributesSchema.optional().describe('kept for the door that made it; means nothing here'),
 });
 export type CreateSandboxRequest = z.infer<typeof createSandboxRequestSchema>;
 
@@ -80,6 +87,7 @@ export const sandboxSchema = z.strictObject({
   autoResume: z.boolean(),
   metadata: metadataSchema,
   env: environmentSchema,
+  attributes: attributesSchema.optional(),
   vcpus: z.number().int(),
   memoryMiB: z.number().int(),
   diskMiB: z.number().int(),
@@ -88,6 +96,7 @@ export const sandboxSchema = z.strictObject({
   basis: snapshotIdSchema.nullable(),
   start: z.enum(['ready', 'restored', 'spawned', 'forked', 'resumed']),
   termination: terminationSchema.nullable(),
+  network: networkChoiceSchema.optional().describe('its own network rules; absent: those of its template'),
 });
 export type SandboxInfo = z.infer<typeof sandboxSchema>;
 /** The only answers that carry the token: create, fork, resume. It opens the sandbox's ports when they are not public. */
