@@ -70,8 +70,16 @@ function check<T>(schema: z.ZodType<T>, value: unknown): T {
   });
 }
 
+/** Digits only: `Number` takes much else. */
+const offsetSchema = z
+  .string()
+  .regex(/^\d{1,15}$/)
+  .transform(Number);
+
 /** Each function throws `guest_unreachable` when the value is not exactly what PROTOCOL.md promises. */
 export const answers = {
+  /** @param wanted first byte that was asked for: an earlier one would be counted twice */
+  outputOffset: (value: unknown, wanted: number) => check(offsetSchema.pipe(count.min(wanted)), value),
   ping: (value: unknown) => check(pingSchema, value),
   resume: (value: unknown) => check(resumeSchema, value),
   metrics: (value: unknown): GuestMetrics => check(metricsSchema, value),

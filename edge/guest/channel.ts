@@ -8,6 +8,7 @@ import { AnswerBody } from './inbound.ts';
 import type {
   FileRow,
   GuestMetrics,
+  OutputBody,
   OutputOptions,
   OutputStream,
   ProcessSpec,
@@ -100,13 +101,20 @@ export class Channel implements SandboxChannel {
     );
   }
 
-  async processOutput(id: string, stream: OutputStream, options: OutputOptions): Promise<Readable> {
+  async processOutput(id: string, stream: OutputStream, options: OutputOptions): Promise<OutputBody> {
     const query = `offset=${options.offset ?? 0}&follow=${options.follow === true ? 1 : 0}`;
     const target = `${processPath(id)}/output/${stream}?${query}`;
     const call = { method: 'GET', target, subject: 'process', signal: options.signal } as const;
     const answer = await begin(this.#session, call);
     await refuse(answer, call);
-    return new AnswerBody(answer.stream, options.signal);
+    const body = new AnswerBody(answer.stream, options.signal);
+    try {
+      const offset = answers.outputOffset(answer.headers['x-agent-offset'], options.offset ?? 0);
+      return Object.assign(body, { offset });
+    } catch (error) {
+      body.destroy();
+      throw error;
+    }
   }
 
   async writeStdin(

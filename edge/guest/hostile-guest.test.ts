@@ -158,9 +158,24 @@ describe('a guest that lies', () => {
     );
   });
 
+  it('does not say where its output begins, or tells what can not be, and the body is given up', async () => {
+    for (const offset of [undefined, '', '-1', '1e3', '4', '9'.repeat(16)]) {
+      const closed = Promise.withResolvers<void>();
+      await using guest = await fakeGuest((stream) => {
+        stream.respond({ ':status': 200, ...(offset === undefined ? {} : { 'x-agent-offset': offset }) });
+        stream.write('output');
+        stream.once('close', closed.resolve);
+      });
+      await using channel = await guest.connect();
+      const told = channel.processOutput('x', 'stdout', { offset: 5, follow: true, ...soon() });
+      await assert.rejects(told, isUnreachable, `${offset} was believed`);
+      await closed.promise;
+    }
+  });
+
   it('dies in the middle of an answer, and every call and stream says so', async () => {
     await using guest = await fakeGuest((stream) => {
-      stream.respond({ ':status': 200 });
+      stream.respond({ ':status': 200, 'x-agent-offset': '0' });
       stream.write('{"type":"write","path":"/x"}\n');
     });
     await using channel = await guest.connect();

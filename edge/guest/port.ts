@@ -68,6 +68,9 @@ export interface OutputOptions {
   readonly signal: AbortSignal;
 }
 
+/** Output and the place of its first byte: later than was asked for when older bytes are no longer retained. */
+export type OutputBody = Readable & { readonly offset: number };
+
 /**
  * A session with one agent. Closing it harms no process in the guest. A signal ends its call and, where the call gives a
  * body, that body too; a tunnel, once open, is its owner's. A body that was cut off is an error, never a short read.
@@ -89,8 +92,8 @@ export interface GuestChannel extends AsyncDisposable {
   processOutput(
     id: string,
     stream: OutputStream,
-    options: { readonly offset?: number; readonly follow?: boolean; readonly signal: AbortSignal },
-  ): Promise<Readable>;
+    options: OutputOptions,
+  ): Promise<OutputBody>;
   signalProcess(id: string, signal: number, options: { readonly signal: AbortSignal }): Promise<void>;
   writeFile(
     path: string,

@@ -175,10 +175,13 @@ describe('output', () => {
     await channel.startProcess(sh('flood', script), soon());
     const status = await channel.waitProcess('flood', soon());
     assert.equal(status.stdoutBytes, 3_000_003);
-    const text = await readText(await channel.processOutput('flood', 'stdout', soon()));
+    const kept = await channel.processOutput('flood', 'stdout', soon());
+    assert.equal(kept.offset, 3_000_003 - 1024 * 1024);
+    const text = await readText(kept);
     assert.equal(text.length, 1024 * 1024);
     assert.ok(text.endsWith('aaaend'));
     const tail = await channel.processOutput('flood', 'stdout', { offset: -5, ...soon() });
+    assert.equal(tail.offset, 2_999_998);
     assert.equal(await readText(tail), 'aaend');
     const rest = await channel.processOutput('flood', 'stdout', {
       offset: 3_000_000,

@@ -45,6 +45,23 @@ describe('a process', () => {
     assert.equal((await wait('cat')).exitCode, 0);
   });
 
+  it('says where what is left of its output begins', async () => {
+    await start({ id: 'flood', shell: 'head -c 2000000 /dev/zero; echo end' });
+    assert.equal((await wait('flood')).stdoutBytes, 2_000_004);
+    const kept = await h.raw('GET', `${base}/processes/flood/output/stdout?offset=7`);
+    const size = (await kept.arrayBuffer()).byteLength;
+    assert.deepEqual(
+      [kept.headers.get('x-snapgate-offset'), kept.headers.get('x-snapgate-truncated')],
+      [String(2_000_004 - size), 'true'],
+    );
+    const tail = await h.raw('GET', `${base}/processes/flood/output/stdout?offset=-4`);
+    assert.deepEqual(
+      [tail.headers.get('x-snapgate-offset'), tail.headers.get('x-snapgate-truncated')],
+      ['2000000', 'false'],
+    );
+    assert.equal(await tail.text(), 'end\n');
+  });
+
   it('is told from one that is not there, is signalled, listed and forgotten', async () => {
     assert.equal((await h.raw('GET', `${base}/processes/nobody`)).status, 404);
     await start({ id: 'sleeper', argv: ['/bin/sleep', '1000'] });

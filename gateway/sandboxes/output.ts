@@ -1,7 +1,10 @@
 /** Output of a process by byte offset, over however many channels it takes. */
 import { Readable } from 'node:stream';
+import type { SandboxUse } from '../../edge/client/index.ts';
 import { GatewayError, isGatewayError } from '../../sdk/index.ts';
 import { type Observation, observe } from './observe.ts';
+
+type OutputBody = Awaited<ReturnType<SandboxUse['channel']['processOutput']>>;
 
 export interface OutputQuery extends Observation {
   readonly process: string;
@@ -25,24 +28,24 @@ export interface Output {
 /** Resolves once the place of the first byte is known. Reads no faster than its own reader does. */
 export async function openOutput(query: OutputQuery): Promise<Output> {
   const first = await open(query, query.offset);
-  const offset = offsetOf(first, query.offset);
+  const { offset } = first;
   const body = Readable.from(pieces(query, first, offset), { objectMode: false });
   // A reader that leaves before the first piece never starts the iteration, whose end would close this.
   body.once('close', () => first.destroy());
   return { offset, isTruncated: query.offset >= 0 && offset > query.offset, body };
 }
 
-function open(query: OutputQuery, offset: number, isAgain = false): Promise<Readable> {
+function open(query: OutputQuery, offset: number, isAgain = false): Promise<OutputBody> {
   const { process, stream, follow, signal } = query;
   const options = { offset, follow, signal };
   return observe(query, (channel) => channel.processOutput(process, stream, options), isAgain);
 }
 
 /** The agent's stream, and after a cut the next one from the byte behind. */
-async function* pieces(query: OutputQuery, first: Readable, offset: number): AsyncGenerator<Buffer> {
+async function* pieces(query: OutputQuery, first: OutputBody, offset: number): AsyncGenerator<Buffer> {
   let next = offset;
   for (let stream = first; ; stream = await open(query, next, true)) {
-    const start = offsetOf(stream, next);
+    const start = stream.offset;
     const stop = () => stream.destroy();
     query.signal.addEventListener('abort', stop, { once: true });
     try {
@@ -59,12 +62,6 @@ async function* pieces(query: OutputQuery, first: Readable, offset: number): Asy
       stream.destroy();
     }
   }
-}
-
-/** Where a stream of the agent really begins: later than was asked for when older bytes are no longer retained. */
-function offsetOf(stream: Readable, wanted: number): number {
-  const { offset } = stream as { offset?: unknown };
-  return typeof offset === 'number' ? offset : Math.max(0, wanted);
 }
 
 const bytesLost = (from: number, to: number) =>

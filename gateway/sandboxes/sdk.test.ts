@@ -209,3 +209,13 @@ it('output is read on at the right byte after the connection broke', async () =>
   const { stdout } = await same.run('echo 0123456789');
   assert.deepEqual([stdout, broken], ['0123456789\n', 3]);
 });
+
+it('a reader that comes late is told which bytes are gone', async () => {
+  const process = await sandbox.start('head -c 2000000 /dev/zero');
+  await process.wait();
+  const gaps: [number, number][] = [];
+  let size = 0;
+  for await (const chunk of process.stdout({ offset: 5, onGap: (...gap) => void gaps.push(gap) }))
+    size += chunk.length;
+  assert.deepEqual(gaps, [[5, 2_000_000 - size]]);
+});

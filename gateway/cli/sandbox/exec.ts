@@ -36,9 +36,10 @@ export function execCommand({ context, snapgate, setExitCode }: SandboxCommandDe
       try {
         const input = flags.interactive ? passInput(process, context.stdin) : process.closeStdin();
         input.catch(() => {});
+        const following = (name: string) => ({ onGap: tellGap(context.stderr, name) });
         await Promise.all([
-          passOutput(process.stdout(), context.stdout),
-          passOutput(process.stderr(), context.stderr),
+          passOutput(process.stdout(following('stdout')), context.stdout),
+          passOutput(process.stderr(following('stderr')), context.stderr),
         ]);
         setExitCode(exitCodeOfProcess(await process.wait()));
       } finally {
@@ -57,6 +58,10 @@ export function exitCodeOfProcess({ exitCode, signal, isTimedOut }: ProcessStatu
   if (isTimedOut) return 124;
   return exitCode ?? 128 + (signal ?? 0);
 }
+
+/** Says on stderr how much of an output nobody can read any more. */
+export const tellGap = (stderr: OutputStream, name: string) => (from: number, to: number) =>
+  void write(stderr, `snapgate: ${to - from} bytes of ${name} from byte ${from} on are gone\n`);
 
 async function passInput(process: ProcessHandle, stdin: AsyncIterable<Uint8Array>): Promise<void> {
   for await (const chunk of stdin) await process.write(chunk);

@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import type { ProcessHandle } from '../../../sdk/index.ts';
 import { type CliContext, type OutputStream, write } from '../context.ts';
 import type { SandboxCommandDeps } from './deps.ts';
-import { exitCodeOfProcess, withoutSeparator } from './exec.ts';
+import { exitCodeOfProcess, tellGap, withoutSeparator } from './exec.ts';
 
 /** What a terminal of ours can do; pipes can't. */
 type Keyboard = Readable & { readonly isTTY?: boolean; setRawMode?: (isRaw: boolean) => void };
@@ -29,7 +29,8 @@ export function shellCommand({ context, snapgate, setExitCode }: SandboxCommandD
         signal: context.interrupted,
       });
       using _connection = connectTerminal(terminal, context);
-      for await (const chunk of terminal.output()) await write(context.stdout, chunk);
+      const onGap = tellGap(context.stderr, 'the terminal');
+      for await (const chunk of terminal.output({ onGap })) await write(context.stdout, chunk);
       setExitCode(exitCodeOfProcess(await terminal.wait()));
       await terminal.remove().catch(() => {});
     });
