@@ -8,7 +8,8 @@ import { up } from '../../gateway/up.ts';
 import { createAdminClient, type VersionDigest } from '../../sdk/index.ts';
 import { packTemplate, parseDefinition } from '../../templates/index.ts';
 
-const root = join(import.meta.dirname, '../..');
+/** The checkout. */
+export const root = join(import.meta.dirname, '../..');
 
 /** Where benchmarks keep their versions between runs. */
 export async function benchDirectory(): Promise<string> {
@@ -44,6 +45,21 @@ export async function publishExample(
     if (event.type === 'result') return event.digest as VersionDigest;
   }
   throw new Error('the publish ended without a result');
+}
+
+/** Publishes through a whole node that is closed again, so that none of its machines runs beside what is measured. */
+export async function publishAndClose(
+  ...examples: readonly { readonly example: string; readonly changes?: Record<string, unknown> }[]
+): Promise<VersionDigest[]> {
+  const service = await startBenchNode();
+  try {
+    const digests: VersionDigest[] = [];
+    for (const { example, changes } of examples)
+      digests.push(await publishExample(service, example, changes));
+    return digests;
+  } finally {
+    await service.close();
+  }
 }
 
 /** A number of the middle; `values` is not changed. */

@@ -5,35 +5,27 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pino from 'pino';
-import { readRestorable } from '../../edge/build/snapshot-host.ts';
-import { connectGuest } from '../../edge/guest/index.ts';
 import { dataLayout } from '../../edge/index.ts';
-import type { Machine } from '../../edge/machine/machine.ts';
-import { createMachineSource } from '../../edge/machine/source.ts';
 import { openEdge } from '../../edge/main.ts';
 import { createPageCopier, findRamMapping } from '../../edge/memory/index.ts';
-import { createQemuVmm } from '../../edge/vmm/qemu/index.ts';
 import {
   createSandboxRequestSchema,
-  newNodeId,
   type SandboxId,
-  systemClock,
   type TemplateName,
   type VersionDigest,
 } from '../../sdk/index.ts';
-import { loadVersion } from '../../templates/index.ts';
+import { openBareVmm } from './bare-vmm.ts';
 import {
   benchDirectory,
   median,
-  publishExample,
+  publishAndClose,
   quantile,
   require,
-  startBenchNode,
+  root,
   writeResult,
 } from './bench-node.ts';
 
 const rounds = Number(process.argv[2] ?? 12);
-const root = join(import.meta.dirname, '../..');
 const signal = new AbortController().signal;
 const requestsBefore = 100;
 const counts = [1, 4, 16] as const;
@@ -41,17 +33,15 @@ const counts = [1, 4, 16] as const;
 const interpreterMiB = 4;
 const mib = (bytes: number) => bytes / 2 ** 20;
 
-// Publishing goes through a whole node, once.
-const service = await startBenchNode();
 const resources = { vcpus: 1, memoryMiB: 256, diskMiB: 1024 };
 const pool = { ready: 1, blank: 0, max: 40 };
-const small = await publishExample(service, 'hello-python', { pool });
-const large = await publishExample(service, 'hello-python', {
-  name: 'hello-python-large',
-  pool,
-  resources: { ...resources, memoryMiB: 1024 },
-});
-await service.close();
+const [small, large] = (await publishAndClose(
+  { example: 'hello-python', changes: { pool } },
+  {
+    example: 'hello-python',
+    changes: { name: 'hello-python-large', pool, resources: { ...resources, memoryMiB: 1024 } },
+  },
+)) as [VersionDigest, VersionDigest];
 
 const dataDirectory = await benchDirectory();
 const layout = dataLayout(dataDirectory);
@@ -129,28 +119,15 @@ const killAll = (ids: readonly SandboxId[]) => Promise.all(ids.map((id) => sandb
 
 /** The same machine on a bare VMM: stop, pages, device state, and no more. */
 async function openBare(digest: VersionDigest) {
-  const version = await loadVersion(layout.versions, digest);
-  const restorable = await readRestorable(digest, version.definition, version.image, version.directory);
   const directory = await mkdtemp(join(dataDirectory, 'b-'));
-  const vmm = await createQemuVmm(
-    { now: Date.now },
-    {
-      runDirectory: join(directory, 'm'),
-      cacheDirectory: layout.cache,
-      shimPath: join(root, 'edge/native/build/map-private.so'),
-      accelerator: version.facts.accelerator,
-      signal,
-    },
-  );
-  const copier = createPageCopier({ toolPath: join(root, 'edge/native/build/page-copy'), helpers: 1 });
-  const source = createMachineSource(
-    { vmm, node: newNodeId(), clock: systemClock, connectGuest },
-    restorable,
-  );
-  const machine = (await source.restore(await source.spawnBlank({ signal }), {
+  const { source, restorable } = await openBareVmm(digest, {
+    layout,
+    runDirectory: join(directory, 'm'),
     signal,
-    awake: true,
-  })) as Machine;
+  });
+  const copier = createPageCopier({ toolPath: join(root, 'edge/native/build/page-copy'), helpers: 1 });
+  const bare = source();
+  const machine = await bare.restore(await bare.spawnBlank());
   for (let index = 0; index < requestsBefore; index++)
     await machine.http?.probe({ method: 'GET', path: '/' }, { signal });
   let running = machine.running;
