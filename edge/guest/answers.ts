@@ -27,6 +27,7 @@ const statusSchema = z.strictObject({
   stdoutBytes: count,
   stderrBytes: count,
   stdinBytes: count,
+  note: text(4096).optional(),
 });
 
 const metricsSchema = z.strictObject({
@@ -54,6 +55,7 @@ const rowSchema = z.strictObject({
   group: text(64),
   mtimeMs: z.int(),
   target: text(16_384).optional(),
+  attributes: z.record(text(1024), text(16_384)).optional(),
 });
 
 const eventSchema = z.strictObject({

@@ -162,7 +162,7 @@ export class Channel implements SandboxChannel {
   writeFile(
     path: string,
     body: Readable | Uint8Array,
-    options: Waiting & { readonly mode?: number; readonly user?: string },
+    options: Parameters<SandboxChannel['writeFile']>[2],
   ): Promise<void> {
     return this.#files.write(path, body, options);
   }
@@ -174,13 +174,13 @@ export class Channel implements SandboxChannel {
     return this.#files.read(path, options);
   }
 
-  statFile(path: string, options: Waiting & { readonly user?: string }): Promise<FileRow> {
+  statFile(path: string, options: Parameters<SandboxChannel['statFile']>[1]): Promise<FileRow> {
     return this.#files.stat(path, options);
   }
 
   listFiles(
     path: string,
-    options: Waiting & { readonly depth?: number; readonly user?: string },
+    options: Parameters<SandboxChannel['listFiles']>[1],
   ): Promise<AsyncIterable<FileRow>> {
     return this.#files.list(path, options);
   }

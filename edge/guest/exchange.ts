@@ -9,8 +9,8 @@ import { finished, pipeline } from 'node:stream/promises';
 import { GatewayError, isGatewayError } from '../../sdk/index.ts';
 import { fromAbort, fromRefusal, type Subject, unreachable } from './errors.ts';
 
-/** Largest answer that is held in memory: 256 process records. */
-const answerBytesMax = 512 * 1024;
+/** Largest answer that is held in memory: 256 process records with their notes. */
+const answerBytesMax = 2 * 1024 * 1024;
 
 /** A stream whose response head has come. The caller owns it: it reads it to the end or closes it. */
 export interface Answer {

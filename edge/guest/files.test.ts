@@ -49,6 +49,28 @@ describe('writing a file', () => {
     assert.deepEqual(await readdir(path.dirname(target)), ['file']);
   });
 
+  it('brings extended attributes, which rows tell when they are asked for and which go with the file', async () => {
+    const target = `${root}/noted`;
+    const attributes = { 'user.colour': 'grün', 'user.e2b.author': 'mish' };
+    await channel.writeFile(target, Buffer.from('x'), { attributes, ...soon() });
+    const wanted = { withAttributes: true, ...soon() };
+    assert.deepEqual((await channel.statFile(target, wanted)).attributes, attributes);
+    assert.equal((await channel.statFile(target, soon())).attributes, undefined);
+    const rows = await Array.fromAsync(await channel.listFiles(root, wanted));
+    assert.deepEqual(
+      rows.map((row) => row.attributes),
+      [attributes],
+    );
+    await channel.writeFile(target, Buffer.from('y'), soon());
+    assert.equal((await channel.statFile(target, wanted)).attributes, undefined);
+    for (const bad of [{ 'trusted.x': 'y' }, { 'user.': 'y' }, { 'user.x': 'y'.repeat(9000) }])
+      await assert.rejects(
+        channel.writeFile(target, Buffer.from('z'), { attributes: bad, ...soon() }),
+        is('invalid_request'),
+      );
+    assert.equal(await readFile(target, 'utf8'), 'y');
+  });
+
   it('over another keeps that one’s mode, and follows a symbolic link to it', async () => {
     await writeFile(`${root}/script`, 'old', { mode: 0o750 });
     await symlink('script', `${root}/link`);

@@ -41,9 +41,14 @@ export function fileCalls(session: ClientHttp2Session) {
   }
 
   return {
-    async write(path: string, body: Readable | Uint8Array, options: Acting & { readonly mode?: number }) {
-      const { signal, user, mode } = options;
-      const where = target('/v1/files', { path, user, mode });
+    async write(
+      path: string,
+      body: Readable | Uint8Array,
+      options: Acting & { readonly mode?: number; readonly attributes?: Readonly<Record<string, string>> },
+    ) {
+      const { signal, user, mode, attributes } = options;
+      const set = attributes === undefined ? undefined : JSON.stringify(attributes);
+      const where = target('/v1/files', { path, user, mode, 'set-attributes': set });
       await exchange(session, { method: 'PUT', target: where, subject, signal, body });
     },
 
@@ -56,14 +61,18 @@ export function fileCalls(session: ClientHttp2Session) {
       return streamed({ method: 'GET', target: where, subject, signal });
     },
 
-    async stat(path: string, { signal, user }: Acting): Promise<FileRow> {
-      const where = target('/v1/files/stat', { path, user });
+    async stat(path: string, options: Acting & { readonly withAttributes?: boolean }): Promise<FileRow> {
+      const { signal, user, withAttributes } = options;
+      const where = target('/v1/files/stat', { path, user, attributes: flag(withAttributes) });
       return answers.row(await exchange(session, { method: 'GET', target: where, subject, signal }));
     },
 
-    async list(path: string, options: Acting & { readonly depth?: number }): Promise<AsyncIterable<FileRow>> {
-      const { signal, user, depth } = options;
-      const where = target('/v1/files/list', { path, user, depth });
+    async list(
+      path: string,
+      options: Acting & { readonly depth?: number; readonly withAttributes?: boolean },
+    ): Promise<AsyncIterable<FileRow>> {
+      const { signal, user, depth, withAttributes } = options;
+      const where = target('/v1/files/list', { path, user, depth, attributes: flag(withAttributes) });
       return jsonLines(await streamed({ method: 'GET', target: where, subject, signal }), answers.row);
     },
 

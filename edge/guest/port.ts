@@ -38,11 +38,14 @@ export interface ProcessSpec {
   readonly stdin?: boolean;
   readonly pty?: { readonly cols: number; readonly rows: number };
   readonly timeoutMs?: number;
+  /** Kept with its record, for whoever looks for it later; `[A-Za-z0-9_-]{1,4096}`. */
+  readonly note?: string;
 }
 
 export interface ProcessStatus {
   readonly id: string;
   readonly pid: number;
+  readonly note?: string;
   readonly state: 'running' | 'exited';
   readonly exitCode: number | null;
   readonly signal: number | null;
@@ -98,7 +101,13 @@ export interface GuestChannel extends AsyncDisposable {
   writeFile(
     path: string,
     body: Readable | Uint8Array,
-    options: { readonly mode?: number; readonly user?: string; readonly signal: AbortSignal },
+    options: {
+      readonly mode?: number;
+      readonly user?: string;
+      /** Extended attributes, whose names begin with `user.`; those of a file that is replaced go with it. */
+      readonly attributes?: Readonly<Record<string, string>>;
+      readonly signal: AbortSignal;
+    },
   ): Promise<void>;
   readFile(path: string, options: { readonly signal: AbortSignal }): Promise<Readable>;
   metrics(options: { readonly signal: AbortSignal }): Promise<GuestMetrics>;
@@ -136,6 +145,8 @@ export interface FileRow {
   readonly mtimeMs: number;
   /** Where a symbolic link points to. */
   readonly target?: string;
+  /** Extended attributes below `user.`, when they were asked for and there are any; at most 8 KiB in all. */
+  readonly attributes?: Readonly<Record<string, string>>;
 }
 
 export interface WatchEvent {
@@ -174,11 +185,11 @@ export interface SandboxChannel extends GuestChannel {
     options: FileOptions & { readonly offset?: number; readonly length?: number },
   ): Promise<Readable>;
   /** Of the entry itself, also when it is a symbolic link. */
-  statFile(path: string, options: FileOptions): Promise<FileRow>;
+  statFile(path: string, options: FileOptions & { readonly withAttributes?: boolean }): Promise<FileRow>;
   /** Entries below a directory, down to `depth` levels (default 1, at most 64); at most 100,000 rows. */
   listFiles(
     path: string,
-    options: FileOptions & { readonly depth?: number },
+    options: FileOptions & { readonly depth?: number; readonly withAttributes?: boolean },
   ): Promise<AsyncIterable<FileRow>>;
   /** Parents are made too. `conflict` when it exists. */
   makeDirectory(path: string, options: FileOptions & { readonly mode?: number }): Promise<void>;

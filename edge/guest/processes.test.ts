@@ -39,6 +39,17 @@ async function isGone(pid: number): Promise<boolean> {
 }
 
 describe('a process', () => {
+  it('is found again by the note it was started with', async () => {
+    await channel.startProcess(sh('noted', 'true', { note: 'Zm9v-_' }), soon());
+    assert.equal((await channel.waitProcess('noted', soon())).note, 'Zm9v-_');
+    const all = await channel.listProcesses(soon());
+    assert.equal(all.find(({ id }) => id === 'noted')?.note, 'Zm9v-_');
+    for (const note of ['', 'a"b', 'x'.repeat(4097)])
+      await assert.rejects(channel.startProcess(sh('bad', 'true', { note }), soon()), (error) =>
+        isGatewayError(error, 'invalid_request'),
+      );
+  });
+
   it('runs with its own session, the default environment and the given one, and reports its exit code', async () => {
     const script =
       'echo "$HOME|$USER|$PATH|$GREETING|$(printenv LEAK || echo none)"; cut -d" " -f6 /proc/$$/stat; pwd; echo oops >&2; exit 7';

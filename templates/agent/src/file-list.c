@@ -102,6 +102,7 @@ void file_route_list(struct request *request) {
     request_fail(request, FAIL_INVALID_REQUEST, "depth must be 1 to %d", LIST_DEPTH);
     return;
   }
+  if (!file_attributes_wanted(request, &listing->names.has_attributes)) return;
   size_t length = strlen(listing->path);
   while (length > 1 && listing->path[length - 1] == '/') listing->path[--length] = 0;
   if (!file_actor_enter(request, &listing->actor)) return;

@@ -54,6 +54,7 @@ void file_row(struct text *text, const struct file_names *names, const char *pat
     text_addf(text, ",\"target\":");
     text_add_json(text, target, (size_t)size);
   }
+  if (names->has_attributes) file_row_attributes(text, path);
   text_add(text, "}", 1);
 }
 
@@ -61,13 +62,15 @@ void file_route_stat(struct request *request) {
   char path[PATH_MAX];
   struct file_actor actor;
   struct stat found;
-  if (!file_query(request, path, &actor) || !file_actor_enter(request, &actor)) return;
+  struct file_names names = {0};
+  if (!file_query(request, path, &actor) || !file_attributes_wanted(request, &names.has_attributes) ||
+      !file_actor_enter(request, &actor))
+    return;
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/') path[--length] = 0;
   int result = lstat(path, &found), error = errno;
   struct text body = {0};
   if (result == 0) {
-    struct file_names names;
     file_names_load(&names);
     file_row(&body, &names, path, AT_FDCWD, path, &found);
     file_names_free(&names);

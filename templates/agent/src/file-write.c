@@ -15,6 +15,7 @@ struct upload {
   struct file_actor actor;
   int fd;
   mode_t mode;
+  struct file_attributes attributes;
   char path[PATH_MAX];
   /* The file beside it; empty once it is renamed or removed. */
   char temporary[PATH_MAX + 32];
@@ -78,7 +79,9 @@ static void on_body(struct request *request, const uint8_t *bytes, size_t length
 }
 
 static bool put_in_place(struct upload *upload) {
-  if (fchmod(upload->fd, upload->mode) < 0 || rename(upload->temporary, upload->path) < 0) return false;
+  if (!file_attributes_set(&upload->attributes, upload->fd) || fchmod(upload->fd, upload->mode) < 0 ||
+      rename(upload->temporary, upload->path) < 0)
+    return false;
   upload->temporary[0] = 0;
   return true;
 }
@@ -97,6 +100,7 @@ static void on_body_end(struct request *request) {
 static void on_close(struct request *request) {
   struct upload *upload = request->state;
   discard(upload);
+  file_attributes_free(&upload->attributes);
   free(upload);
 }
 
@@ -112,7 +116,7 @@ void file_route_write(struct request *request) {
   request->on_body = on_body;
   request->on_body_end = on_body_end;
   int64_t mode = 0644;
-  if (!file_query(request, upload->path, &upload->actor)) return;
+  if (!file_query(request, upload->path, &upload->actor) || !file_attributes_read(request, &upload->attributes)) return;
   enum query_result has_mode = query_integer(request->query, "mode", 0, 07777, &mode);
   if (has_mode == QUERY_MALFORMED || upload->path[strlen(upload->path) - 1] == '/') {
     request_fail(request, FAIL_INVALID_REQUEST, "mode must be 0 to 4095, and path must name a file");

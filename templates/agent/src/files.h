@@ -27,9 +27,26 @@ void file_actor_leave(const struct file_actor *actor);
 /* Makes the missing directories above `path` (which is changed and restored). False with errno. */
 bool file_make_parents(char *path);
 
+/* Extended attributes which an upload brings. */
+struct file_attributes {
+  char source[8 * 1024];
+  struct json_document document;
+  const struct json *first;
+};
+/* False when the request was refused. */
+bool file_attributes_read(struct request *request, struct file_attributes *attributes);
+/* False with errno. */
+bool file_attributes_set(const struct file_attributes *attributes, int fd);
+void file_attributes_free(struct file_attributes *attributes);
+/* Whether rows shall tell attributes; false when the request was refused. */
+bool file_attributes_wanted(struct request *request, bool *is_wanted);
+/* Appends the member `attributes` of a row, if there are any. */
+void file_row_attributes(struct text *text, const char *path);
+
 /* Names for the rows of one listing. */
 struct file_names {
   struct account_names users, groups;
+  bool has_attributes;
 };
 void file_names_load(struct file_names *names);
 void file_names_free(struct file_names *names);

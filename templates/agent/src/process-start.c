@@ -33,9 +33,9 @@ static bool refuse(struct plan *plan, enum failure failure, const char *problem)
   return false;
 }
 
-static bool is_id(const char *id) {
-  size_t length = strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
-  return length > 0 && length <= PROCESS_ID_MAX && id[length] == 0;
+static bool is_plain(const char *word, size_t most) {
+  size_t length = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
+  return length > 0 && length <= most && word[length] == 0;
 }
 
 static bool read_argv(struct plan *plan, const struct json *argv) {
@@ -128,21 +128,24 @@ static bool read_cwd(struct plan *plan, const struct json *cwd) {
 
 static bool read_rest(struct plan *plan, const struct json *root) {
   const struct json *id = json_get(root, "id"), *has_stdin = json_get(root, "stdin"),
-                    *timeout = json_get(root, "timeoutMs");
-  if (!id || id->kind != JSON_STRING || !is_id(id->string))
+                    *timeout = json_get(root, "timeoutMs"), *note = json_get(root, "note");
+  if (!id || id->kind != JSON_STRING || !is_plain(id->string, PROCESS_ID_MAX))
     return refuse(plan, FAIL_INVALID_REQUEST, "id must match [A-Za-z0-9_-]{1,64}");
   plan->spec.id = id->string;
   if (has_stdin && has_stdin->kind != JSON_TRUE && has_stdin->kind != JSON_FALSE)
     return refuse(plan, FAIL_INVALID_REQUEST, "stdin must be a boolean");
   plan->spec.has_stdin = has_stdin && has_stdin->kind == JSON_TRUE;
+  if (note && (note->kind != JSON_STRING || !is_plain(note->string, NOTE_MAX)))
+    return refuse(plan, FAIL_INVALID_REQUEST, "note must match [A-Za-z0-9_-]{1,4096}");
+  if (note) plan->spec.note = note->string;
   if (timeout && !json_integer(timeout, 1, longest_timeout_ms, &plan->spec.timeout_ms))
     return refuse(plan, FAIL_INVALID_REQUEST, "timeoutMs must be a whole number from 1 to 30 days");
   return true;
 }
 
 static bool read_plan(struct plan *plan, struct request *request) {
-  static const char *const known[] = {"id",    "argv", "env",       "cwd", "user",
-                                      "stdin", "pty",  "timeoutMs", NULL};
+  static const char *const known[] = {"id",    "argv", "env",       "cwd",  "user",
+                                      "stdin", "pty",  "timeoutMs", "note", NULL};
   struct json *root = json_parse(&plan->document, request->body.data, request->body.length);
   if (!root) return refuse(plan, FAIL_INVALID_REQUEST, plan->document.problem);
   if (root->kind != JSON_OBJECT) return refuse(plan, FAIL_INVALID_REQUEST, "the body must be an object");
@@ -163,8 +166,10 @@ static void start(struct plan *plan, struct request *request) {
     plan->problem = plan->failure == FAIL_EXISTS ? "a process with this id is running" : "no room for a process";
     return;
   }
-  const char *what;
-  int error = process_spawn(process, &plan->spec, &what);
+  const char *what = "note";
+  int error = 0;
+  if (plan->spec.note && !(process->note = strdup(plan->spec.note))) error = ENOMEM;
+  if (!error) error = process_spawn(process, &plan->spec, &what);
   if (error) {
     process_forget(process);
     process_sweep(request->agent);

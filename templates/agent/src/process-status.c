@@ -17,7 +17,9 @@ void process_status(struct text *text, const struct process *process) {
   add_null(text, "signal", has_exited && process->signal != 0, process->signal);
   text_addf(text, ",\"timedOut\":%s,\"outOfMemory\":%s,\"isPty\":%s", word(process->is_timed_out),
             word(process->is_out_of_memory), word(process->has_pty));
-  text_addf(text, ",\"stdoutBytes\":%llu,\"stderrBytes\":%llu,\"stdinBytes\":%llu}",
+  text_addf(text, ",\"stdoutBytes\":%llu,\"stderrBytes\":%llu,\"stdinBytes\":%llu",
             (unsigned long long)process->outputs[0].ring.total, (unsigned long long)process->outputs[1].ring.total,
             (unsigned long long)process->stdin_offset);
+  if (process->note) text_addf(text, ",\"note\":\"%s\"", process->note);
+  text_add(text, "}", 1);
 }

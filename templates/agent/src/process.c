@@ -164,6 +164,7 @@ void process_sweep(struct agent *agent) {
     bool is_over = process->state == PROCESS_EXITED && is_group_gone(process);
     if (is_over && process->is_forgotten) {
       *place = process->next;
+      free(process->note);
       free(process);
     } else {
       place = &process->next;

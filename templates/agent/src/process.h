@@ -15,7 +15,7 @@
 #include "request.h"
 #include "ring.h"
 
-enum { PROCESS_MAX = 256, PROCESS_ID_MAX = 64, OUTPUTS = 2, RETAINED_MAX = 64 * 1024 * 1024 };
+enum { PROCESS_MAX = 256, PROCESS_ID_MAX = 64, NOTE_MAX = 4096, OUTPUTS = 2, RETAINED_MAX = 64 * 1024 * 1024 };
 
 struct process;
 struct output;
@@ -70,6 +70,8 @@ struct process {
   struct agent *agent;
   struct process *next;
   char id[PROCESS_ID_MAX + 1];
+  /* What the starter wants to find with it again; NULL when there is none. */
+  char *note;
   pid_t pid;
   enum process_state state;
   /* Nobody can name it any more; the record waits for the last process of its group to end. */
@@ -106,6 +108,7 @@ struct process_table {
 /* What to start. Strings belong to the caller. */
 struct process_spec {
   const char *id;
+  const char *note;
   char **argv;
   char **env;
   const char *cwd;
