@@ -38,7 +38,7 @@ export interface SandboxUse extends Disposable {
   readonly channel: SandboxChannel;
   /** Aborts when the sandbox ends or its drain deadline passed. */
   readonly signal: AbortSignal;
-  /** Env that every command sees: the sandbox's own and its secrets. */
+  /** Env that every command sees: its template's, the sandbox's own, and its secrets; the later win. */
   readonly env: Readonly<Record<string, string>>;
   /** A byte tunnel to a port of it. */
   tunnel(port: number): Promise<Duplex>;

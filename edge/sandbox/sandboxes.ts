@@ -243,7 +243,7 @@ export class Sandboxes implements SandboxEdge {
         sandbox: this.#info(entry.record),
         channel: live.channel,
         signal: use.signal,
-        env: { ...entry.record.env, ...entry.secrets },
+        env: { ...entry.record.origin.definition.env, ...entry.record.env, ...entry.secrets },
         tunnel: (port) => live.channel.tunnel(port, { signal: AbortSignal.any([signal, use.signal]) }),
         [Symbol.dispose]: () => use.release(),
       };
