@@ -79,7 +79,10 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
     isTrustedPeer: createTrustCheck(options.trustedProxies),
   };
   const bounds = { ...limits, ...timeouts };
-  const functions = createFunctionDoor({ ...shared, registry, placement, serving, random }, bounds);
+  const functions = createFunctionDoor(
+    { ...shared, registry, placement, serving, random, idempotency },
+    bounds,
+  );
   const ports = createPortDoor({ ...shared, sandboxes }, bounds);
   const whenIdle = () => Promise.all([functions.whenIdle(), ports.whenIdle()]);
   const isReady = () => serving.isReconciled && !isDraining;

@@ -24,4 +24,8 @@ export const headerNames = {
   error: 'x-snapgate-error',
   requestId: 'x-request-id',
   timing: 'server-timing',
+  /** Request: the same key and body within 24 hours get the same answer, and nothing is done twice. */
+  idempotencyKey: 'idempotency-key',
+  /** Answer: `true` when it was given before. */
+  replayed: 'x-snapgate-replayed',
 } as const;

@@ -2,13 +2,15 @@
 import type { InvokeRequest } from '../../edge/client/index.ts';
 import { GatewayError, type VersionDigest } from '../../sdk/index.ts';
 import { type AdmissionDeps, type Admitted, admit, resolve } from './admission.ts';
-import { callEdge, type EdgeCallDeps } from './edge-call.ts';
+import { callEdge } from './edge-call.ts';
 import { Exchange, type ExchangeDeps, type ExchangeOptions, type Incoming } from './exchange.ts';
+import { createIdempotentCalls, type IdempotentCallDeps, idempotencyKeyOf } from './idempotent-call.ts';
 import { answerPreflight, isBarePreflight } from './preflight.ts';
+import type { RequestBody } from './request-body.ts';
 import { functionHeaders } from './request-headers.ts';
 import { acceptTunnel, holdSocket, type UpgradeIncoming } from './upgrade.ts';
 
-export interface FunctionDoorDeps extends ExchangeDeps, EdgeCallDeps, AdmissionDeps {
+export interface FunctionDoorDeps extends ExchangeDeps, IdempotentCallDeps, AdmissionDeps {
   readonly isTrustedPeer: (peer: string) => boolean;
 }
 
@@ -38,6 +40,7 @@ export interface FunctionDoor {
 
 /** @param deps shared with the rest of the gateway; the door only owns what is in flight */
 export function createFunctionDoor(deps: FunctionDoorDeps, options: FunctionDoorOptions): FunctionDoor {
+  const answerOnce = createIdempotentCalls(deps);
   let inFlight = 0;
   let idleCallbacks: (() => void)[] = [];
   const onOver = () => {
@@ -67,7 +70,7 @@ export function createFunctionDoor(deps: FunctionDoorDeps, options: FunctionDoor
     incoming: Incoming,
     facts: IncomingFacts,
     upgrade: string | null,
-  ): InvokeRequest & { readonly admission: Admitted } => {
+  ): Omit<InvokeRequest, 'body'> & { readonly body: RequestBody | null; readonly admission: Admitted } => {
     const { request, route } = incoming;
     const admission = admitInto(exchange, incoming);
     const { requestId, peer } = exchange.record;
@@ -100,6 +103,8 @@ export function createFunctionDoor(deps: FunctionDoorDeps, options: FunctionDoor
       if (answersPreflight(incoming)) return answerPreflight(incoming.request, incoming.response);
       const { admission, ...request } = requestFor(exchange, incoming, facts, null);
       const call = { exchange, version: admission.version, request, graceMs: options.edgeGraceMs };
+      const key = idempotencyKeyOf(incoming.request);
+      if (key !== undefined) return await answerOnce({ ...call, incoming, key });
       const answer = await callEdge(deps, call, (edge) => edge.invoke(request));
       exchange.relay(answer, admission.version.version);
     } catch (thrown) {

@@ -13,7 +13,8 @@ export interface EdgeCallDeps {
 }
 
 export interface EdgeCall {
-  readonly exchange: Exchange;
+  /** Whom it is made for. */
+  readonly exchange: Pick<Exchange, 'signal' | 'isReplayable' | 'fail' | 'markHandedOver'>;
   readonly version: RegisteredVersion;
   readonly request: InvokeRequest;
   /** Beyond the function's budget; then an edge that says nothing at all is given up, milliseconds. */

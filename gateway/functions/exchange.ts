@@ -116,8 +116,8 @@ export class Exchange {
     this.#isHandedOver = true;
   }
 
-  /** Sends the function's answer to the client. */
-  relay(answer: InvokeResponse, version: string): void {
+  /** Sends the function's answer to the client. @param options.isReplay it was given before */
+  relay(answer: InvokeResponse, version: string, options: { readonly isReplay?: boolean } = {}): void {
     this.record.meta = answer.meta;
     if (this.#isOver || this.signal.aborted) {
       answer.body.on('error', ignoreError).destroy();
@@ -127,6 +127,7 @@ export class Exchange {
     relay(answer, this.#incoming.response, {
       requestId: this.record.requestId,
       version,
+      isReplay: options.isReplay === true,
       method: this.record.method,
       mustClose: this.#mustClose(),
       onHead: () => {

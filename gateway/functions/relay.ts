@@ -1,12 +1,14 @@
 /** Copies a function's answer to a client: bytes untouched, each chunk at once, no faster than the client reads. */
 import type { ServerResponse } from 'node:http';
 import type { InvokeResponse } from '../../edge/client/index.ts';
-import { GatewayError } from '../../sdk/index.ts';
+import { GatewayError, headerNames } from '../../sdk/index.ts';
 import { clientHeaders, clientTrailers } from './response-headers.ts';
 
 export interface RelayContext {
   readonly requestId: string;
   readonly version: string;
+  /** The answer was given before, to the same request. */
+  readonly isReplay: boolean;
   readonly method: string;
   /** Says `Connection: close`. */
   readonly mustClose: boolean;
@@ -29,6 +31,7 @@ export function relay(answer: InvokeResponse, response: ServerResponse, context:
     const facts = { requestId: context.requestId, version: context.version, meta: answer.meta };
     const head = clientHeaders(status, answer.rawHeaders, facts, canHaveTrailers);
     contentLength = head.contentLength;
+    if (context.isReplay) head.rawHeaders.push(headerNames.replayed, 'true');
     if (context.mustClose) head.rawHeaders.push('connection', 'close');
     response.writeHead(status, head.rawHeaders);
   } catch (cause) {

@@ -74,11 +74,24 @@ test('an answer that only says "not now" leaves the key free, and a kept one exp
 
 test('a request that a stop of the gateway cut off is not done again', async () => {
   const { reopen } = open();
-  void reopen().run(request, () => new Promise(() => {}));
+  void reopen().run(request, () => new Promise<never>(() => {}));
   await assert.rejects(
     reopen().run(request, async () => answer('twice')),
     (error) => isGatewayError(error, 'conflict') && /cut off/.test(error.message),
   );
+});
+
+test('the oldest answers make room when there are too many bytes', async () => {
+  const { db } = open();
+  let now = 1;
+  const clock = { ...systemClock, now: () => now++ };
+  const store = createIdempotencyStore(db, { clock }, { maxBytes: 2_500 });
+  for (const key of ['a', 'b', 'c'])
+    await store.run({ ...request, key }, async () => answer('x'.repeat(1_000)));
+  const again = (key: string) => store.run({ ...request, key }, async () => answer('new'));
+  assert.equal((await again('c')).isReplay, true);
+  assert.equal((await again('b')).isReplay, true);
+  assert.equal((await again('a')).isReplay, false);
 });
 
 test('a stolen database shows neither keys, bodies nor answers', async () => {

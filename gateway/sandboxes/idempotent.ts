@@ -1,19 +1,23 @@
 import type { MiddlewareHandler } from 'hono';
-import { errorCodes, GatewayError, headerNames, sandboxHeaderNames } from '../../sdk/index.ts';
+import { errorCodes, headerNames } from '../../sdk/index.ts';
 import type { ApiEnv } from '../api/router.ts';
 import { credentialsOf } from '../keys/credential.ts';
-import type { FreshAnswer, IdempotencyStore } from './idempotency.ts';
+import { type FreshAnswer, type IdempotencyStore, requireStore } from './idempotency.ts';
 
-const keyPattern = /^[\x21-\x7e]{1,255}$/;
+/** An answer of the API as it is kept. */
+interface KeptAnswer {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: string;
+}
 
 /** Makes a JSON route honour `Idempotency-Key`. Without the header it does nothing. */
 export function idempotent(store: IdempotencyStore | undefined): MiddlewareHandler<ApiEnv> {
   return async (context, next) => {
     const { method, url } = context.req;
-    const key = context.req.header(sandboxHeaderNames.idempotencyKey);
+    const key = context.req.header(headerNames.idempotencyKey);
     if (key === undefined || method !== 'POST') return next();
-    if (!keyPattern.test(key)) throw badKey('must be 1 to 255 visible ASCII characters');
-    if (store === undefined) throw badKey('is not kept by this gateway');
+    const kept = requireStore(store, key);
     const [credential] = credentialsOf({
       authorization: context.req.header('authorization'),
       'x-api-key': context.req.header('x-api-key'),
@@ -25,19 +29,19 @@ export function idempotent(store: IdempotencyStore | undefined): MiddlewareHandl
       route: `${method} ${pathname}${search}`,
       body: await context.req.text(),
     };
-    const { isReplay, status, contentType, body } = await store.run(request, async () => {
+    const { isReplay, status, contentType, body } = await kept.run<KeptAnswer>(request, async () => {
       await next();
       return answerOf(context.res);
     });
     if (!isReplay) return;
     context.res = new Response(body, {
       status,
-      headers: { 'content-type': contentType, [sandboxHeaderNames.replayed]: 'true' },
+      headers: { 'content-type': contentType, [headerNames.replayed]: 'true' },
     });
   };
 }
 
-async function answerOf(response: Response): Promise<FreshAnswer> {
+async function answerOf(response: Response): Promise<FreshAnswer<KeptAnswer>> {
   const code = response.headers.get(headerNames.error)?.split('/')[1] ?? '';
   const mayComeAgain =
     Object.hasOwn(errorCodes, code) && errorCodes[code as keyof typeof errorCodes].retryable;
@@ -49,8 +53,3 @@ async function answerOf(response: Response): Promise<FreshAnswer> {
     isFinal: response.ok || (response.status >= 500 && !mayComeAgain),
   };
 }
-
-const badKey = (what: string) =>
-  new GatewayError('invalid_request', `Idempotency-Key ${what}`, {
-    field: sandboxHeaderNames.idempotencyKey,
-  });

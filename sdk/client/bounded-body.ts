@@ -5,6 +5,10 @@ type FetchBody = NonNullable<RequestInit['body']>;
 /** Anything a request body can be made of. A Node `Readable` is an `AsyncIterable` of bytes. */
 export type BodySource = string | Uint8Array | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 
+/** The same bytes can be sent again. */
+export const isRepeatable = (source: BodySource): source is string | Uint8Array | Blob =>
+  typeof source === 'string' || source instanceof Uint8Array || source instanceof Blob;
+
 /**
  * Text of an answer, at most `maxBytes` of it.
  * @throws GatewayError `internal` when there is more; the rest is not read and the connection is closed
@@ -37,9 +41,7 @@ export async function readText(response: Response, maxBytes: number): Promise<st
  * reading the source fails, because `fetch` reports that as if the connection had.
  */
 export function toFetchBody(source: BodySource, onFailure: (error: unknown) => void): FetchBody {
-  if (typeof source === 'string' || source instanceof Uint8Array || source instanceof Blob) {
-    return source as FetchBody;
-  }
+  if (isRepeatable(source)) return source as FetchBody;
   return source instanceof ReadableStream ? source : streamOf(source, onFailure);
 }
 

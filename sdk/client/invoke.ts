@@ -1,7 +1,8 @@
 import { GatewayError } from '../errors.ts';
 import { headerNames, type InvocationTiming, type StartType, startTypes } from '../invocation.ts';
 import { errorComponent, errorOfAnswer } from './answer-error.ts';
-import type { BodySource } from './bounded-body.ts';
+import { type BodySource, isRepeatable } from './bounded-body.ts';
+import { withRetries } from './retry.ts';
 import type { HeadersSource, Transport } from './transport.ts';
 
 export interface InvokeCall {
@@ -15,6 +16,11 @@ export interface InvokeCall {
   readonly session?: string;
   /** Budget of the function's own time, milliseconds; the template's `ttl.invocationMs` still holds. */
   readonly timeoutMs?: number;
+  /**
+   * 1 to 255 visible ASCII characters: within 24 hours the same key, path and body (at most 1 MiB) get the same answer and the
+   * function runs once. The call is then repeated when its answer is lost, unless the body is a stream.
+   */
+  readonly idempotencyKey?: string;
   readonly signal?: AbortSignal;
 }
 
@@ -50,17 +56,22 @@ export async function invoke(
   if (call.timeoutMs !== undefined) headers.set(headerNames.timeoutMs, String(call.timeoutMs));
   const method = call.method ?? (call.body === undefined ? 'GET' : 'POST');
   const path = functionPath(transport.url, template, call.path ?? '/');
-  const response = await transport.raw({
-    method,
-    path,
-    headers,
-    ...(call.body === undefined ? {} : { body: call.body }),
-    ...(call.signal === undefined ? {} : { signal: call.signal }),
-  });
-  if (errorComponent(response.headers) !== null) {
-    throw await errorOfAnswer(response, `${method} ${transport.url}${path}`);
-  }
-  return { response, start: startOf(response.headers) };
+  const send = async (): Promise<InvokeAnswer> => {
+    const response = await transport.raw({
+      method,
+      path,
+      headers,
+      ...(call.body === undefined ? {} : { body: call.body }),
+      ...(call.signal === undefined ? {} : { signal: call.signal }),
+    });
+    if (errorComponent(response.headers) !== null) {
+      throw await errorOfAnswer(response, `${method} ${transport.url}${path}`);
+    }
+    return { response, start: startOf(response.headers) };
+  };
+  if (call.idempotencyKey === undefined) return send();
+  headers.set(headerNames.idempotencyKey, call.idempotencyKey);
+  return call.body === undefined || isRepeatable(call.body) ? withRetries(send, call) : send();
 }
 
 /**

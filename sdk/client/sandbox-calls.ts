@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { sandboxHeaderNames } from '../wire/index.ts';
+import { headerNames } from '../invocation.ts';
 import { withRetries } from './retry.ts';
 import type { Send, Transport } from './transport.ts';
 
@@ -54,7 +54,7 @@ export function createSandboxCalls(transport: Transport): SandboxCalls {
     once: (schema, path, body, call = {}) => {
       const send = json('POST', path, body, call);
       const headers = new Headers(send.headers);
-      headers.set(sandboxHeaderNames.idempotencyKey, call.idempotencyKey ?? crypto.randomUUID());
+      headers.set(headerNames.idempotencyKey, call.idempotencyKey ?? crypto.randomUUID());
       return withRetries(() => transport.json(schema, { ...send, headers }), call);
     },
     post: (schema, path, body, call) => transport.json(schema, json('POST', path, body, call)),

@@ -1,7 +1,7 @@
 import type { FileInfo, FileWatchEvent } from '../wire/index.ts';
 import { fileInfoSchema, watchEventSchema } from '../wire/index.ts';
 import { errorOfAnswer } from './answer-error.ts';
-import type { BodySource } from './bounded-body.ts';
+import { type BodySource, isRepeatable } from './bounded-body.ts';
 import { withRetries } from './retry.ts';
 import type { Calling, SandboxCalls } from './sandbox-calls.ts';
 import { queryOf } from './segment.ts';
@@ -74,8 +74,7 @@ export class SandboxFiles {
         timeoutMs: 2 ** 31 - 1,
         ...(signal === undefined ? {} : { signal }),
       });
-    const isRepeatable = typeof data === 'string' || data instanceof Uint8Array || data instanceof Blob;
-    await (isRepeatable ? withRetries(send, call) : send());
+    await (isRepeatable(data) ? withRetries(send, call) : send());
   }
 
   /** Entries below a directory, a directory before what is in it. @param call.depth levels, 1 to 64. Default 1 */

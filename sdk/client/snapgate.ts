@@ -132,7 +132,7 @@ export class Snapgate {
   }
 
   /**
-   * Calls a template's function (`name`, `name@version`, `name@alias`); never repeated by itself.
+   * Calls a template's function (`name`, `name@version`, `name@alias`); repeated by itself only under an `idempotencyKey`.
    * @returns the function's own answer, whatever its status, and how it came to be
    * @throws GatewayError for errors that Snapgate made
    */

@@ -4,10 +4,6 @@ import { processStatusSchema, sandboxSchema, snapshotSchema } from './sandbox.ts
 
 /** Headers of the sandbox routes that no function call has. */
 export const sandboxHeaderNames = {
-  /** Request: the same key and body within 24 hours get the same answer, and nothing is done twice. */
-  idempotencyKey: 'idempotency-key',
-  /** Answer: `true` when it was given before. */
-  replayed: 'x-snapgate-replayed',
   /** Answer of an output stream: position of its first byte in everything the process wrote to that stream. */
   offset: 'x-snapgate-offset',
   /** Answer of an output stream: `true` when bytes between the wanted and the first offset are no longer retained. */
