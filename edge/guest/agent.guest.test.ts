@@ -190,7 +190,7 @@ describe('the agent as init of a real guest', () => {
     // A session that stops in the middle of a frame: HEADERS promises 8 KiB and brings four bytes.
     const socket = connect({ path: machine.agentSocketPath });
     await once(socket, 'connect');
-    await greet(socket, token, signal);
+    await greet(socket, { token, signal });
     socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
     socket.write(Buffer.from('00000004000000000000200001040000000182828282', 'hex'));
     socket.resume();

@@ -10,9 +10,14 @@ import { readText, startTestAgent, type TestAgent } from './test-agent.ts';
 
 const soon = () => ({ signal: AbortSignal.timeout(10_000) });
 
-function hello(token: string, nonce: string): Buffer {
-  return Buffer.from(`SNAPGATE-HELLO/1 ${token} ${nonce}\n\n\n\n\n\n`, 'latin1');
+function hello(token: string, nonce: string, clock = '0'.repeat(16)): Buffer {
+  const fields = [token, nonce, clock, 'ab'.repeat(64)].join(' ');
+  return Buffer.from(`SNAPGATE-HELLO/2 ${fields}\n\n\n\n\n\n`, 'latin1');
 }
+
+/** What a host sees that said hello with this nonce: nothing before, nothing after. */
+const greeting = (nonce: string) => new RegExp(`^SNAPGATE-READY/2 ${nonce} [0-9a-f]{16}\\n$`);
+const greetingBytes = 67;
 
 /** A connection that collects what it is sent. */
 async function rawConnection(socketPath: string): Promise<{ socket: Socket; seen: () => string }> {
@@ -42,9 +47,9 @@ describe('the preamble', () => {
     const { socket, seen } = await rawConnection(agent.socketPath);
     const nonce = randomBytes(16).toString('hex');
     socket.write(hello(agent.token, nonce));
-    await until(() => seen().length >= 50);
+    await until(() => seen().length >= greetingBytes);
     await sleep(50);
-    assert.equal(seen(), `SNAPGATE-READY/1 ${nonce}\n`);
+    assert.match(seen(), greeting(nonce));
     socket.destroy();
   });
 
@@ -56,7 +61,7 @@ describe('the preamble', () => {
       socket.write(Buffer.of(byte));
       await sleep(1);
     }
-    await until(() => seen().endsWith(`SNAPGATE-READY/1 ${nonce}\n`));
+    await until(() => seen().slice(-greetingBytes).startsWith(`SNAPGATE-READY/2 ${nonce} `));
     socket.destroy();
   });
 
@@ -67,8 +72,8 @@ describe('the preamble', () => {
     socket.write(hello(nearly, nonce));
     socket.write(hello(agent.token, 'Z'.repeat(32)));
     socket.write(hello(agent.token, nonce));
-    await until(() => seen().length >= 50);
-    assert.equal(seen(), `SNAPGATE-READY/1 ${nonce}\n`);
+    await until(() => seen().length >= greetingBytes);
+    assert.match(seen(), greeting(nonce));
     socket.destroy();
   });
 
@@ -80,9 +85,9 @@ describe('the preamble', () => {
     // The preface, empty SETTINGS, and a HEADERS frame that promises more than it brings.
     socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
     socket.write(Buffer.from('000000040000000000002000010400000001828282', 'hex'));
-    await until(() => seen().length > 50);
+    await until(() => seen().length > greetingBytes);
     socket.write(hello(agent.token, second));
-    await until(() => seen().endsWith(`SNAPGATE-READY/1 ${second}\n`));
+    await until(() => seen().slice(-greetingBytes).startsWith(`SNAPGATE-READY/2 ${second} `));
     socket.destroy();
   });
 
@@ -92,7 +97,7 @@ describe('the preamble', () => {
     socket.write('this is not HTTP/2 at all, and long enough to be looked at');
     await once(socket, 'close');
     await using channel = await agent.connect();
-    assert.equal((await channel.ping(soon())).protocol, 1);
+    assert.equal((await channel.ping(soon())).protocol, 2);
   });
 });
 
@@ -107,7 +112,7 @@ describe('a guest channel', () => {
     const first = await agent.connect();
     await using second = await agent.connect();
     await first.closed;
-    assert.equal((await second.ping(soon())).protocol, 1);
+    assert.equal((await second.ping(soon())).protocol, 2);
     await assert.rejects(first.ping(soon()), (error) => isGatewayError(error, 'guest_unreachable'));
   });
 
@@ -148,8 +153,8 @@ describe('a guest channel', () => {
     const { socket, seen } = await rawConnection(agent.socketPath);
     socket.write(hello(agent.token, '0'.repeat(32)));
     socket.write(hello(token, '1'.repeat(32)));
-    await until(() => seen().length >= 50);
-    assert.equal(seen(), `SNAPGATE-READY/1 ${'1'.repeat(32)}\n`);
+    await until(() => seen().length >= greetingBytes);
+    assert.match(seen(), greeting('1'.repeat(32)));
     socket.destroy();
     await using channel = await agent.connect(token);
     await channel.resume(
@@ -187,7 +192,7 @@ describe('a guest channel', () => {
       );
     }
     await using again = await agent.connect();
-    assert.equal((await again.ping(soon())).protocol, 1);
+    assert.equal((await again.ping(soon())).protocol, 2);
   });
 
   it('says guest_unreachable where no VMM listens, and cancelled when the caller gives up', async () => {

@@ -46,12 +46,12 @@ function openSession(socket: Socket): Promise<ClientHttp2Session> {
 /**
  * Opens a session with the agent behind a VMM's socket. Whatever session there was before is replaced; processes stay.
  * The caller owns the channel and closes it. The signal covers the connection attempt only.
- * @throws GatewayError `guest_unreachable`, `cancelled`
+ * @throws GatewayError `guest_unreachable`, `cancelled`; `restore_failed` when the guest could not be woken as asked
  */
 export async function connectGuest(options: ConnectOptions): Promise<SandboxChannel> {
   const socket = await openSocket(options.socketPath, options.signal);
   try {
-    await greet(socket, options.token, options.signal);
+    await greet(socket, options);
     return new Channel(await openSession(socket), socket);
   } catch (error) {
     socket.destroy();

@@ -21,7 +21,7 @@ async function greeted(): Promise<Socket> {
   const socket = connect({ path: agent.socketPath });
   socket.on('error', () => {});
   await once(socket, 'connect');
-  await greet(socket, agent.token, soon());
+  await greet(socket, { token: agent.token, signal: soon() });
   return socket;
 }
 
@@ -31,7 +31,7 @@ async function survives(bytes: Uint8Array): Promise<void> {
   socket.resume();
   socket.write(bytes);
   await using channel = await agent.connect();
-  assert.equal((await channel.ping({ signal: soon() })).protocol, 1);
+  assert.equal((await channel.ping({ signal: soon() })).protocol, 2);
   socket.destroy();
 }
 
@@ -155,7 +155,7 @@ describe('the agent survives', () => {
     );
     session.destroy();
     await using channel = await agent.connect();
-    assert.equal((await channel.ping({ signal: soon() })).protocol, 1);
+    assert.equal((await channel.ping({ signal: soon() })).protocol, 2);
   });
 
   it('more streams than it allows', async () => {
@@ -167,7 +167,7 @@ describe('the agent survives', () => {
     // 256 wait in the agent and the others in Node, so this one is served only once some of them are gone.
     setTimeout(() => stop.abort(), 200);
     await settled;
-    assert.equal((await channel.ping({ signal: soon() })).protocol, 1);
+    assert.equal((await channel.ping({ signal: soon() })).protocol, 2);
     await channel.deleteProcess('long', { signal: soon() });
   });
 });

@@ -42,7 +42,7 @@ async function fakeGuest(
         return;
       }
       const nonce = hello.toString('latin1').slice(82, 114);
-      socket.write(Buffer.concat([stale, Buffer.from(`SNAPGATE-READY/1 ${nonce}\n`)]), () =>
+      socket.write(Buffer.concat([stale, Buffer.from(`SNAPGATE-READY/2 ${nonce} 0000019000000000\n`)]), () =>
         http2.emit('connection', socket),
       );
     });
@@ -85,13 +85,13 @@ describe('a guest that lies', () => {
   it('greets only after stale output of a former session, and is heard', async () => {
     const stale = Buffer.concat([
       Buffer.alloc(300_000, 7),
-      Buffer.from('SNAPGATE-READY/1 '),
+      Buffer.from('SNAPGATE-READY/2 '),
       Buffer.alloc(49, 48),
     ]);
-    const pong = JSON.stringify({ version: '0', protocol: 1, uptimeMs: 0, wallClockMs: 0 });
+    const pong = JSON.stringify({ version: '0', protocol: 2, uptimeMs: 0, wallClockMs: 0 });
     await using guest = await fakeGuest(answering(200, pong), stale);
     await using channel = await guest.connect();
-    assert.deepEqual(await channel.ping(soon()), { version: '0', protocol: 1 });
+    assert.deepEqual(await channel.ping(soon()), { version: '0', protocol: 2 });
   });
 
   it('never greets, or floods us instead, and is given up', async () => {

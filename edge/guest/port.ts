@@ -7,6 +7,11 @@ export interface ConnectOptions {
   /** 64 hex digits; what the agent currently expects of its host. */
   readonly token: string;
   readonly signal: AbortSignal;
+  /**
+   * Steps the clock and adds fresh entropy while the guest is greeted, so that a restored machine needs no round trip of its own
+   * for that; absent, the guest is left as it is. The clock is set `leadMs` ahead of the host's, for what the way there takes.
+   */
+  readonly wake?: { readonly leadMs: number };
 }
 
 /** One resume of any kind: sent after the last pause and before the first request. */
@@ -92,11 +97,7 @@ export interface GuestChannel extends AsyncDisposable {
   /** Resolves when it has exited. */
   waitProcess(id: string, options: { readonly signal: AbortSignal }): Promise<ProcessStatus>;
   /** Output bytes from `offset` on; with `follow` until the process closed the stream. Retained tail is bounded by the agent. */
-  processOutput(
-    id: string,
-    stream: OutputStream,
-    options: OutputOptions,
-  ): Promise<OutputBody>;
+  processOutput(id: string, stream: OutputStream, options: OutputOptions): Promise<OutputBody>;
   signalProcess(id: string, signal: number, options: { readonly signal: AbortSignal }): Promise<void>;
   writeFile(
     path: string,

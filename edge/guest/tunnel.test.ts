@@ -172,7 +172,7 @@ describe('a tunnel', () => {
     });
     const stalled = await Promise.all(Array.from({ length: 8 }, () => channel.tunnel(server.port, soon())));
     await sleep(200);
-    assert.equal((await channel.ping(soon())).protocol, 1);
+    assert.equal((await channel.ping(soon())).protocol, 2);
     const lively = await channel.tunnel(server.port, soon());
     let size = 0;
     for await (const chunk of lively) {
@@ -197,7 +197,7 @@ describe('a tunnel', () => {
       }
     }
     assert.ok(written < 32 * mebibyte, `${written} bytes were taken`);
-    assert.equal((await channel.ping(soon())).protocol, 1);
+    assert.equal((await channel.ping(soon())).protocol, 2);
     tunnel.destroy();
     for (const socket of server.sockets) socket.on('end', () => socket.end()).resume();
     await until(() => server.sockets.size === 0);

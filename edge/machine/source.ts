@@ -6,7 +6,7 @@ import { toMessage } from '../errors.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { BlankVmm, Vmm } from '../vmm/port.ts';
 import { GuestHttp } from './guest-http.ts';
-import { machineIdentity, resumeGuest } from './identity.ts';
+import { machineIdentity, resumeGuest, wakeFor } from './identity.ts';
 import { Machine } from './machine.ts';
 import type { RestorableVersion } from './restorable-version.ts';
 import { serviceTail } from './service-output.ts';
@@ -96,6 +96,7 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
       socketPath: vmm.agentSocketPath,
       token: version.channelToken,
       signal: options.signal,
+      wake: wakeFor(deps.vmm.verdict.accelerator),
     });
     const http =
       start === undefined
@@ -103,7 +104,6 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
         : new GuestHttp(channel, { port: start.port, connections: definition.admission.concurrency });
     const hook = definition.hooks.afterRestore;
     const token = randomBytes(32).toString('hex');
-    let isCold = deps.vmm.verdict.accelerator === 'tcg';
     const machine = new Machine({
       version,
       channelToken: token,
@@ -113,8 +113,7 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
       vmm: running,
       startedAt: deps.clock.now(),
       enter: async (guest, guestHttp, wake) => {
-        await resumeGuest(guest, identity, { ...wake, token, isCold });
-        isCold = false;
+        await resumeGuest(guest, identity, { ...wake, token });
         if (hook !== null && guestHttp !== null) await runHook(guestHttp, hook, wake);
       },
     });

@@ -9,6 +9,7 @@ import {
   type VersionDigest,
 } from '../../sdk/index.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
+import { wakeFor } from '../machine/identity.ts';
 import type { ImageDigester, PageCopier } from '../memory/index.ts';
 import type { Leftover, Vmm, VmmProcess } from '../vmm/port.ts';
 import { Bases } from './bases.ts';
@@ -76,6 +77,7 @@ export function createSandboxes(
     stock,
     copier: parts.copier,
     connectGuest,
+    wake: wakeFor(vmm.verdict.accelerator),
     permit: (signal) => permitOf(host.restores, signal),
   });
   const sandboxes = new Sandboxes({

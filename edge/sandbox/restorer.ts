@@ -18,6 +18,8 @@ export interface RestorerDeps {
   readonly stock: BlankStock;
   readonly copier: PageCopier;
   readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
+  /** How a restored guest is woken while it is greeted. */
+  readonly wake: ConnectOptions['wake'];
   /** One of the node's permits to start or load a VMM. */
   readonly permit: (signal: AbortSignal) => Promise<Disposable>;
 }
@@ -81,6 +83,7 @@ export class Restorer {
       socketPath: running.agentSocketPath,
       token: snapshot.channelToken,
       signal,
+      wake: this.#deps.wake,
     });
     try {
       const token = randomBytes(32).toString('hex');

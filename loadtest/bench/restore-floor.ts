@@ -69,8 +69,10 @@ class Qmp {
   }
 }
 
-/** One bare restore. @returns milliseconds from state to the agent's first answer */
-export async function measureFloor(recipe: FloorRecipe): Promise<number> {
+/** One bare restore. @returns milliseconds from state to the agent's greeting, and to its first answer to a request */
+export async function measureFloor(
+  recipe: FloorRecipe,
+): Promise<{ readonly greetedMs: number; readonly answeredMs: number }> {
   const directory = await mkdtemp(join(tmpdir(), 'floor-'));
   let child: ChildProcess | undefined;
   try {
@@ -104,20 +106,22 @@ export async function measureFloor(recipe: FloorRecipe): Promise<number> {
     await qmp.execute('cont');
     const agent = connect(join(directory, 'agent.sock'));
     const nonce = randomBytes(16).toString('hex');
-    agent.write(`SNAPGATE-HELLO/1 ${recipe.token} ${nonce}\n\n\n\n\n\n`);
+    const fields = [recipe.token, nonce, '0'.repeat(16), '0'.repeat(128)].join(' ');
+    agent.write(`SNAPGATE-HELLO/2 ${fields}\n\n\n\n\n\n`);
     let heard = Buffer.alloc(0);
-    while (!heard.includes(`SNAPGATE-READY/1 ${nonce}\n`)) {
+    while (!heard.includes(`SNAPGATE-READY/2 ${nonce} `) || heard.at(-1) !== 10) {
       await once(agent, 'readable');
       heard = Buffer.concat([heard, (agent.read() as Buffer | null) ?? Buffer.alloc(0)]);
     }
+    const greetedMs = performance.now() - startedAt;
     const session = connectHttp2('http://guest', { createConnection: () => agent });
     const ping = session.request({ ':path': '/v1/ping' });
     await once(ping, 'response');
     ping.resume();
     await once(ping, 'end');
-    const ms = performance.now() - startedAt;
+    const answeredMs = performance.now() - startedAt;
     session.destroy();
-    return ms;
+    return { greetedMs, answeredMs };
   } finally {
     child?.kill('SIGKILL');
     if (child !== undefined && child.exitCode === null && child.signalCode === null)

@@ -95,12 +95,13 @@ export async function bootGuest(kernel: KernelImage, rootPath: string): Promise<
 async function openSession(path: string, token: string, signal: AbortSignal): Promise<ClientHttp2Session> {
   const socket = await connectWhenThere(path, signal);
   const nonce = randomBytes(16).toString('hex');
-  const answer = `SNAPGATE-READY/1 ${nonce}\n`;
+  const answer = new RegExp(`SNAPGATE-READY/2 ${nonce} [0-9a-f]{16}\n$`);
+  const fields = [token, nonce, '0'.repeat(16), '0'.repeat(128)].join(' ');
   let received = '';
   // The agent may not listen yet while the kernel boots, so hello is said until it is answered.
-  const saying = setInterval(() => socket.write(`SNAPGATE-HELLO/1 ${token} ${nonce}\n\n\n\n\n\n`), 500);
+  const saying = setInterval(() => socket.write(`SNAPGATE-HELLO/2 ${fields}\n\n\n\n\n\n`), 500);
   try {
-    while (!received.endsWith(answer)) {
+    while (!answer.test(received)) {
       const [chunk] = (await once(socket, 'data', { signal })) as [Buffer];
       received = (received + chunk.toString('latin1')).slice(-4096);
     }

@@ -121,7 +121,7 @@ describe('the QEMU driver with a real guest', () => {
       token: guest.token,
       signal,
     });
-    assert.equal((await channel.ping({ signal })).protocol, 1);
+    assert.equal((await channel.ping({ signal })).protocol, 2);
     assert.equal((await channel.processStatus('counter', { signal })).state, 'running');
   });
 

@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "log.h"
 
 /* One turn reads at most this much, so that processes and timers get their share of a busy channel. */
@@ -29,13 +31,12 @@ static void give_up(struct agent *agent) {
   link_hang_up(&agent->link);
 }
 
-static void greet(struct agent *agent, const uint8_t *nonce) {
-  char answer[PREAMBLE_MAGIC + NONCE_DIGITS + 1];
-  memcpy(answer, "SNAPGATE-READY/1 ", PREAMBLE_MAGIC);
-  memcpy(answer + PREAMBLE_MAGIC, nonce, NONCE_DIGITS);
-  answer[sizeof answer - 1] = '\n';
+static void greet(struct agent *agent, const uint8_t *preamble) {
+  char answer[PREAMBLE_MAGIC + NONCE_DIGITS + 1 + CLOCK_DIGITS + 2];
+  long long clock = identity_greeted(agent, (const char *)preamble + CLOCK_AT, (const char *)preamble + ENTROPY_AT);
+  snprintf(answer, sizeof answer, "SNAPGATE-READY/2 %.*s %016llx\n", NONCE_DIGITS, preamble + NONCE_AT, clock);
   session_drop(&agent->session);
-  if (session_start(&agent->session, agent)) session_prepend(&agent->session, answer, sizeof answer);
+  if (session_start(&agent->session, agent)) session_prepend(&agent->session, answer, sizeof answer - 1);
   else agent_log("session: no memory");
 }
 

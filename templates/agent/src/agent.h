@@ -13,7 +13,7 @@
 #include "session.h"
 
 #define AGENT_VERSION "0.1.0"
-enum { AGENT_PROTOCOL = 1 };
+enum { AGENT_PROTOCOL = 2 };
 
 struct agent {
   struct loop loop;

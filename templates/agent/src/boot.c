@@ -124,6 +124,7 @@ void boot_guest(char token[64]) {
   boot_groups();
   protect_agent();
   bring_up_loopback();
+  boot_network();
   const char *failed = identity_prepare();
   if (failed) boot_fail("%s: %s", failed, strerror(errno));
   if (sethostname("snapgate", 8) < 0) agent_log("hostname: %s", strerror(errno));

@@ -13,6 +13,8 @@ void boot_devices(void);
 void boot_root(void);
 /* boot-groups.c: control groups for the agent and for processes. */
 void boot_groups(void);
+/* boot-network.c: addresses, routes and resolver of the network card, where there is one. */
+void boot_network(void);
 
 #define BOOT_PROCESS_GROUP "/sys/fs/cgroup/p"
 

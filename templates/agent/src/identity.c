@@ -14,6 +14,7 @@
 
 #include "agent.h"
 #include "json.h"
+#include "log.h"
 
 enum { ENTROPY_LEAST = 32, ENTROPY_MOST = 512 };
 
@@ -86,14 +87,13 @@ static bool step_clock(const struct identity *identity) {
 static unsigned char nibble(char digit) { return (unsigned char)(digit <= '9' ? digit - '0' : digit - 'a' + 10); }
 
 /* Adding alone is mixed in only at the next scheduled reseed: clones would agree on random bytes until then. */
-static bool add_entropy(const struct identity *identity) {
+static bool stir(const char *digits, size_t length) {
   struct {
     struct rand_pool_info info;
     unsigned char bytes[ENTROPY_MOST];
   } pool;
-  size_t length = strlen(identity->entropy) / 2;
   for (size_t i = 0; i < length; i++)
-    pool.bytes[i] = (unsigned char)(nibble(identity->entropy[2 * i]) << 4 | nibble(identity->entropy[2 * i + 1]));
+    pool.bytes[i] = (unsigned char)(nibble(digits[2 * i]) << 4 | nibble(digits[2 * i + 1]));
   pool.info.entropy_count = (int)length * 8;
   pool.info.buf_size = (int)length;
   bool is_added = ioctl(urandom, RNDADDENTROPY, &pool) == 0 && ioctl(urandom, RNDRESEEDCRNG) == 0;
@@ -101,6 +101,20 @@ static bool add_entropy(const struct identity *identity) {
   explicit_bzero(&pool, sizeof pool);
   errno = error;
   return is_added;
+}
+
+static bool add_entropy(const struct identity *identity) {
+  return stir(identity->entropy, strlen(identity->entropy) / 2);
+}
+
+long long identity_greeted(struct agent *agent, const char *clock, const char *entropy) {
+  uint64_t asked_ms = 0;
+  for (size_t i = 0; i < CLOCK_DIGITS; i++) asked_ms = asked_ms << 4 | nibble(clock[i]);
+  if (asked_ms == 0 || !agent->is_guest) return wall_clock_ms();
+  const struct identity identity = {.wall_clock_ms = (int64_t)(asked_ms & INT64_MAX)};
+  if (step_clock(&identity) && stir(entropy, ENTROPY_DIGITS / 2)) return wall_clock_ms();
+  agent_log("greeting: clock or entropy: %s", strerror(errno));
+  return 0;
 }
 
 static bool set_names(const struct identity *identity) {

@@ -71,6 +71,8 @@ static void on_connection(struct watch *watch, uint32_t events) {
   (void)events;
   int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) return;
+  /* Its bytes must not reach the session of the one before it. */
+  link->is_replaced = link->watch.fd >= 0;
   link_hang_up(link);
   if (loop_add(link->loop, &link->watch, fd, EPOLLIN | EPOLLOUT | EPOLLET)) link->is_readable = true;
   else close(fd);
@@ -122,6 +124,10 @@ ssize_t link_read(struct link *link, void *buffer, size_t length) {
   if (link->watch.fd < 0) {
     link->is_readable = false;
     return 0;
+  }
+  if (link->is_replaced) {
+    link->is_replaced = false;
+    return -1;
   }
   ssize_t size = read(link->watch.fd, buffer, length);
   if (size > 0) {

@@ -16,6 +16,8 @@ struct link {
   const char *path;
   /* Edge-triggered: set by an event, cleared when a read finds nothing more. */
   bool is_readable;
+  /* Another host has connected, and the former one's end was not told yet. */
+  bool is_replaced;
   bool is_port;
   /* When the port first reported that no host is there; 0 while one is. */
   uint64_t hung_up_at;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const char magic[] = "SNAPGATE-HELLO/1 ";
+static const char magic[] = "SNAPGATE-HELLO/2 ";
 
 /*
  * Fewer matching bytes than this at the end of a read are passed on at once: a data frame that ends in "S" must not
@@ -27,11 +27,8 @@ bool is_hex(const char *text, size_t length) {
  */
 static bool fits(size_t at, uint8_t byte) {
   if (at < PREAMBLE_MAGIC) return byte == (uint8_t)magic[at];
-  at -= PREAMBLE_MAGIC;
-  if (at < TOKEN_DIGITS) return is_hex_digit(byte);
-  at -= TOKEN_DIGITS;
-  if (at == 0) return byte == ' ';
-  return at <= NONCE_DIGITS ? is_hex_digit(byte) : byte == '\n';
+  if (at == NONCE_AT - 1 || at == CLOCK_AT - 1 || at == ENTROPY_AT - 1) return byte == ' ';
+  return at < BREAKS_AT ? is_hex_digit(byte) : byte == '\n';
 }
 
 static bool has_token(const struct preamble *preamble, size_t digits) {
@@ -76,8 +73,7 @@ size_t preamble_scan(struct preamble *preamble, const uint8_t *data, size_t leng
     preamble->held[preamble->matched++] = data[at++];
   if (preamble->matched == PREAMBLE_SIZE) {
     if (has_token(preamble, TOKEN_DIGITS)) {
-      *step = (struct preamble_step){
-        PREAMBLE_MATCH, preamble->held + PREAMBLE_MAGIC + TOKEN_DIGITS + 1, NONCE_DIGITS};
+      *step = (struct preamble_step){PREAMBLE_MATCH, preamble->held, PREAMBLE_SIZE};
     } else {
       forward_held(preamble, step);
     }

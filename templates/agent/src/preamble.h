@@ -1,4 +1,4 @@
-/* Finds `SNAPGATE-HELLO/1 <token> <nonce>\n\n\n\n\n\n` anywhere in the input (PROTOCOL.md, Preamble). */
+/* Finds `SNAPGATE-HELLO/2 <token> <nonce> <clock> <entropy>\n\n\n\n\n\n` anywhere in the input (PROTOCOL.md, Preamble). */
 #ifndef PREAMBLE_H
 #define PREAMBLE_H
 
@@ -10,8 +10,15 @@ enum {
   PREAMBLE_MAGIC = 17,
   TOKEN_DIGITS = 64,
   NONCE_DIGITS = 32,
+  CLOCK_DIGITS = 16,
+  ENTROPY_DIGITS = 128,
   PREAMBLE_BREAKS = 6,
-  PREAMBLE_SIZE = PREAMBLE_MAGIC + TOKEN_DIGITS + 1 + NONCE_DIGITS + PREAMBLE_BREAKS,
+  /* Where the fields begin; each but the last is followed by a space. */
+  NONCE_AT = PREAMBLE_MAGIC + TOKEN_DIGITS + 1,
+  CLOCK_AT = NONCE_AT + NONCE_DIGITS + 1,
+  ENTROPY_AT = CLOCK_AT + CLOCK_DIGITS + 1,
+  BREAKS_AT = ENTROPY_AT + ENTROPY_DIGITS,
+  PREAMBLE_SIZE = BREAKS_AT + PREAMBLE_BREAKS,
   /* How long bytes that look like the start of a preamble are kept from the session. */
   PREAMBLE_HOLD_MS = 10,
 };
@@ -27,7 +34,7 @@ struct preamble {
 enum preamble_event { PREAMBLE_NOTHING, PREAMBLE_FORWARD, PREAMBLE_MATCH };
 struct preamble_step {
   enum preamble_event event;
-  /* FORWARD: bytes for the session, valid until the next call. MATCH: the nonce. */
+  /* FORWARD: bytes for the session, valid until the next call. MATCH: the whole preamble. */
   const uint8_t *bytes;
   size_t length;
 };
