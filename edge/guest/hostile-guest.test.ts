@@ -8,7 +8,7 @@ import path from 'node:path';
 import { describe, it } from 'node:test';
 import { isGatewayError } from '../../sdk/index.ts';
 import { connectGuest } from './connect.ts';
-import type { SandboxChannel } from './port.ts';
+import type { ConnectOptions, SandboxChannel } from './port.ts';
 
 const token = 'a'.repeat(64);
 const soon = (ms = 10_000) => ({ signal: AbortSignal.timeout(ms) });
@@ -18,6 +18,7 @@ const isUnreachable = (error: unknown) => isGatewayError(error, 'guest_unreachab
 async function fakeGuest(
   handler: (stream: ServerHttp2Stream, headers: Record<string, unknown>) => void,
   stale: Buffer | 'silence' | 'endless' = Buffer.alloc(0),
+  clock = '0000019000000000',
 ) {
   const directory = await mkdtemp(path.join(tmpdir(), 'snapgate-fake-'));
   const socketPath = path.join(directory, 'socket');
@@ -42,7 +43,7 @@ async function fakeGuest(
         return;
       }
       const nonce = hello.toString('latin1').slice(82, 114);
-      socket.write(Buffer.concat([stale, Buffer.from(`SNAPGATE-READY/2 ${nonce} 0000019000000000\n`)]), () =>
+      socket.write(Buffer.concat([stale, Buffer.from(`SNAPGATE-READY/2 ${nonce} ${clock}\n`)]), () =>
         http2.emit('connection', socket),
       );
     });
@@ -50,7 +51,8 @@ async function fakeGuest(
   server.listen(socketPath);
   await once(server, 'listening');
   return {
-    connect: (options = soon()) => connectGuest({ socketPath, token, ...options }),
+    connect: (options: Pick<ConnectOptions, 'signal' | 'wake'> = soon()) =>
+      connectGuest({ socketPath, token, ...options }),
     end: () => {
       for (const socket of sockets) socket.destroy();
     },
@@ -99,6 +101,16 @@ describe('a guest that lies', () => {
     await assert.rejects(silent.connect(soon(100)), isUnreachable);
     await using flooding = await fakeGuest(() => {}, 'endless');
     await assert.rejects(flooding.connect(), isUnreachable);
+  });
+
+  it('greets with a clock that is none, or could not be woken, and is not used', async () => {
+    const wake = { leadMs: 0 };
+    await using odd = await fakeGuest(() => {}, Buffer.alloc(0), '-000019000000000');
+    await assert.rejects(odd.connect(), isUnreachable);
+    await using asleep = await fakeGuest(() => {}, Buffer.alloc(0), '0'.repeat(16));
+    await assert.rejects(asleep.connect({ ...soon(), wake }), (error) =>
+      isGatewayError(error, 'restore_failed'),
+    );
   });
 
   for (const [name, body] of [
