@@ -1,5 +1,6 @@
 import { type CheckReport, Tally, type Violation } from './check.ts';
 import { FingerprintSet } from './fingerprints.ts';
+import { canaryPattern } from './probe.ts';
 import { clockBoundMs } from './suite.ts';
 
 /** Which step of which session a check is about. */
@@ -15,6 +16,10 @@ export interface SessionChecks {
   guestClock(step: CheckedStep, clockMs: number, askedAt: number, answeredAt: number): void;
   /** The digest that answered is the right one. */
   digest(step: CheckedStep, got: string, expected: string): void;
+  /** What ran on the machine, in order, is what was asked to run there. */
+  runs(step: CheckedStep, got: readonly string[], expected: readonly string[]): void;
+  /** The text holds no canary but `own`. */
+  canary(step: CheckedStep, text: string, own: string): void;
   report(): { readonly reports: CheckReport[]; readonly fingerprints: BigUint64Array };
 }
 
@@ -24,8 +29,10 @@ export function createSessionChecks(): SessionChecks {
   const random = new Tally('random-bytes', nobody);
   const clock = new Tally('guest-clock', nobody);
   const digest = new Tally('digest', nobody);
+  const runs = new Tally('invocations', nobody);
+  const tenant = new Tally('tenant', nobody);
   const seen = new FingerprintSet();
-  const all = [fresh, random, clock, digest];
+  const all = [fresh, random, clock, digest, runs, tenant];
   return {
     firstUse(step, failure) {
       fresh.saw();
@@ -50,6 +57,25 @@ export function createSessionChecks(): SessionChecks {
       digest.saw();
       if (got !== expected)
         digest.add({ ...step, detail: `digest ${got || 'missing'}, expected ${expected}` });
+    },
+    runs(step, got, expected) {
+      runs.saw();
+      const at = expected.findIndex((one, index) => got[index] !== one);
+      if (at >= 0)
+        runs.add({
+          ...step,
+          detail: `run ${at} was \`${expected[at]}\` and left \`${got[at] ?? 'nothing'}\``,
+        });
+      else if (got.length > expected.length)
+        runs.add({
+          ...step,
+          detail: `${got.length} runs of ${expected.length}, the first too many \`${got[expected.length]}\``,
+        });
+    },
+    canary(step, text, own) {
+      tenant.saw();
+      const other = text.match(canaryPattern)?.find((one) => one !== own);
+      if (other !== undefined) tenant.add({ ...step, detail: `holds ${other}, not only its own ${own}` });
     },
     report: () => ({
       reports: all.map((tally) => tally.report()).filter((report) => report.examined > 0),

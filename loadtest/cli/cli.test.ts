@@ -109,7 +109,7 @@ describe('run', () => {
       `import { z } from ${JSON.stringify(import.meta.resolve('zod'))};
 import { defineScenario } from ${JSON.stringify(new URL('../index.ts', import.meta.url).href)};
 export default defineScenario({
-  kind: 'sessions', name: 'mine', proves: 'that files run', ranAgainst: 'stub',
+  kind: 'sessions', name: 'mine', proves: 'that files run',
   options: z.strictObject({}), steps: ['look'],
   profile: () => ({ kind: 'constant', ratePerSecond: 10, durationMs: 300 }),
   async run(session) { await session.step('look', () => session.http.send({ method: 'GET', path: '/fn/hello/' })); },
@@ -138,10 +138,10 @@ test('report renders a written result again, and refuses a file that is none', a
   );
   assert.match((await loadtest('', 'report', file)).stdout, /PASSED/);
   const other = join(directory, 'other.json');
-  await writeFile(other, JSON.stringify({ schema: 'snapgate.loadtest/2' }));
+  await writeFile(other, JSON.stringify({ schema: 'snapgate.loadtest/3' }));
   const refused = await loadtest('', 'report', other);
   assert.equal(refused.code, 1);
-  assert.match(refused.stderr, /this harness reads snapgate.loadtest\/1/);
+  assert.match(refused.stderr, /this harness reads snapgate.loadtest\/2/);
 });
 
 test('compare ends with 0 for a result against itself', async () => {

@@ -27,25 +27,20 @@ export function reportCommand(deps: LoadtestDeps): Command {
     );
 }
 
-/** `snapgate loadtest scenarios`: what is built in, what each proves, and where it has run so far. */
+/** `snapgate loadtest scenarios`: what is built in and what each proves. */
 export function scenariosCommand(deps: LoadtestDeps): Command {
   return new Command('scenarios')
     .description('list the built-in scenarios and what each proves')
     .option('--json', 'print JSON')
     .action(
       guarded(deps, async (flags: { readonly json?: boolean }) => {
-        const all = builtInScenarios.map(({ name, kind, proves, ranAgainst }) => ({
-          name,
-          kind,
-          proves,
-          ranAgainst,
-        }));
+        const all = builtInScenarios.map(({ name, kind, proves }) => ({ name, kind, proves }));
         const width = Math.max(...all.map(({ name }) => name.length));
         await print(
           deps.stdout,
           flags.json
             ? `${JSON.stringify(all, null, 2)}\n`
-            : `${all.map((one) => `${one.name.padEnd(width)}  ${one.proves}${one.ranAgainst === 'stub' ? ' (so far run against a stub only)' : ''}`).join('\n')}\n`,
+            : `${all.map((one) => `${one.name.padEnd(width)}  ${one.proves}`).join('\n')}\n`,
         );
       }),
     );

@@ -1,10 +1,10 @@
 import { startTypes } from '../../sdk/index.ts';
 
 /**
- * How the machine behind a sample came to be. The wire names four; `forked` is what a fork scenario knows about its
- * children, `unknown` an answer that names none (refusals, timeouts, servers that are not ours).
+ * How the machine behind a sample came to be: as functions name it, then as sandboxes do, and `unknown` for an answer that
+ * names none (refusals, timeouts, servers that are not ours).
  */
-export const startLabels = [...startTypes, 'forked', 'unknown'] as const;
+export const startLabels = [...startTypes, 'forked', 'resumed', 'unknown'] as const;
 export type StartLabel = (typeof startLabels)[number];
 
 /**

@@ -4,7 +4,7 @@ import { outcomes } from './labels.ts';
 import { durationMetrics } from './series.ts';
 
 /** Name and version of the result document. A reader refuses what it doesn't know. */
-export const resultSchemaName = 'snapgate.loadtest/1';
+export const resultSchemaName = 'snapgate.loadtest/2';
 
 const ms = z.number();
 const maybeMs = z.number().nullable();
@@ -51,7 +51,6 @@ export const resultSchema = z.strictObject({
     isAborted: z.boolean(),
     scenario: z.string(),
     proves: z.string(),
-    ranAgainst: z.enum(['stub', 'server']),
     loop: z.enum(['open', 'closed']),
     schedule: z.string(),
     plan: z.record(z.string(), z.unknown()).describe('the whole plan without keys'),

@@ -110,11 +110,6 @@ export function caveats(result: Result): string[] {
       'Closed loop: the generator waited for the server, so waits during stalls are missing (coordinated omission). These figures say how fast it went, not how long callers wait.',
     );
   }
-  if (result.run.ranAgainst === 'stub') {
-    notes.push(
-      `Scenario ${result.run.scenario} has so far run only against the harness's own stub servers; treat its wire names as unproven.`,
-    );
-  }
   if (result.environment.isSameHost) {
     notes.push('Generator and server shared one host, so they competed for its cores.');
   }

@@ -50,7 +50,6 @@ export function assembleResult(gathered: Gathered, thresholds: readonly Threshol
       isAborted: gathered.isAborted,
       scenario: gathered.scenario.name,
       proves: gathered.scenario.proves,
-      ranAgainst: gathered.scenario.ranAgainst,
       loop: isClosed ? 'closed' : 'open',
       schedule: gathered.schedule,
       plan: publicPlan(plan),

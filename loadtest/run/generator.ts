@@ -90,6 +90,8 @@ export async function generate(
     scenarioOptions,
     templates: plan.templates,
     seed: plan.seed,
+    runId,
+    expectedDigests: plan.expectedDigests,
     connection: { url: plan.url, ...(plan.apiKeys[0] === undefined ? {} : { apiKey: plan.apiKeys[0] }) },
   };
   const launcher =

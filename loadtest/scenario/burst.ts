@@ -8,7 +8,6 @@ export const burst = defineScenario({
   name: 'burst',
   proves:
     'what callers wait when many of them come in the same instant to a pool at rest, and that none is lost',
-  ranAgainst: 'server',
   options: z.strictObject({
     ...invocationOptions,
     size: z.number().int().min(1).max(2_000).default(32).describe('callers of one burst'),
@@ -33,7 +32,6 @@ export const coldVsWarm = defineScenario({
   kind: 'requests',
   name: 'cold-vs-warm',
   proves: 'what each start type costs a caller: ready, restored, spawned and reused, never mixed',
-  ranAgainst: 'server',
   options: z.strictObject({
     ...invocationOptions,
     size: z.number().int().min(2).max(2_000).default(8).describe('more than the template’s `pool.ready`'),

@@ -11,11 +11,6 @@ interface ScenarioBase<Options extends z.ZodType> {
   readonly name: string;
   /** What a green run of it proves, in one sentence. */
   readonly proves: string;
-  /**
-   * Where it has run so far. `stub`: only against a server of the harness's own tests, so that a wire name may still
-   * differ from what the gateway serves. `server`: against a real gateway.
-   */
-  readonly ranAgainst: 'stub' | 'server';
   /** Its own options, a `strictObject`; descriptions become help. */
   readonly options: Options;
   /** The schedule when the caller names none. */
@@ -56,6 +51,10 @@ interface SessionCheck {
   randomBytes(where: string, machine: string, hex: string): void;
   guestClock(where: string, machine: string, clockMs: number, askedAt: number, answeredAt: number): void;
   digest(where: string, machine: string, got: string, expected: string): void;
+  /** What ran there, in order, against what was asked to run: nothing lost, nothing twice. */
+  runs(where: string, machine: string, got: readonly string[], expected: readonly string[]): void;
+  /** No canary but the session's own is in the text. */
+  canary(where: string, machine: string, text: string): void;
 }
 
 /** What a session can do. One session is one arrival; it ends when `run` settles. */
@@ -63,6 +62,10 @@ export interface Session<Options> {
   readonly options: Options;
   readonly template: string;
   readonly sequence: number;
+  /** Marks this session's bytes wherever it leaves some; told apart from every other session's of this and other runs. */
+  readonly canary: string;
+  /** Digests of which a machine of the template must have one; empty when the plan expects none. */
+  readonly expectedDigests: readonly string[];
   readonly http: SessionHttp;
   /** Drawn from the seed and the sequence, so that a rerun makes the same choices. */
   readonly random: Random;

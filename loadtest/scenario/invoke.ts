@@ -59,7 +59,6 @@ export const invoke = defineScenario({
   kind: 'requests',
   name: 'invoke',
   proves: 'how long callers of a function wait at a given rate, by how their machine came to be',
-  ranAgainst: 'server',
   options: z.strictObject(invocationOptions),
   profile: () => ({ kind: 'constant', ratePerSecond: 50, durationMs: 30_000 }),
   prepare: prepareInvocations,

@@ -8,7 +8,6 @@ export const overload = defineScenario({
   name: 'overload',
   proves:
     'that a node past its capacity serves what it can, refuses the rest at once with Retry-After, and recovers by itself',
-  ranAgainst: 'server',
   options: z.strictObject({
     ...invocationOptions,
     calmPerSecond: z.number().positive().max(100_000).default(10),
@@ -39,7 +38,6 @@ export const soak = defineScenario({
   kind: 'requests',
   name: 'soak',
   proves: 'that hours of moderate load neither fail, nor slow down, nor leave anything behind',
-  ranAgainst: 'server',
   options: z.strictObject({
     ...invocationOptions,
     ratePerSecond: z.number().positive().max(100_000).default(20),

@@ -37,7 +37,6 @@ export const publishUnderLoad = defineScenario({
   name: 'publish-under-load',
   proves:
     'that publishing a template again fails no request, and that every call after the publish is answered by the new version',
-  ranAgainst: 'server',
   options,
   steps: ['publish', 'first_answers'],
   profile: ({ ratePerSecond, durationMs }) => ({ kind: 'constant', ratePerSecond, durationMs }),

@@ -6,8 +6,8 @@ import { checkUniqueness, createSandbox } from './sandbox-wire.ts';
 export const sandboxSession = defineScenario({
   kind: 'sessions',
   name: 'sandbox-session',
-  proves: 'what each step of a plain sandbox session costs, and that files come back byte for byte',
-  ranAgainst: 'stub',
+  proves:
+    'what each step of a plain sandbox session costs, that no command is lost or run twice, and that files come back byte for byte',
   options: z.strictObject({
     commands: z.number().int().min(0).max(1_000).default(5),
     files: z.number().int().min(0).max(1_000).default(3),
@@ -32,9 +32,11 @@ export const sandboxSession = defineScenario({
       (made) => made.start,
     );
     await session.step('first_command', () => checkUniqueness(session, sandbox), sandbox.start);
-    for (let index = 0; index < commands; index++) {
-      const ran = await session.step('command', () => sandbox.run(`echo ${index}`));
-      session.expect(ran.stdout === `${index}\n`, `command ${index} printed \`${ran.stdout.slice(0, 40)}\``);
+    const runs = Array.from({ length: commands }, (_, index) => `${session.canary}.${index}`);
+    for (const run of runs) {
+      const ran = await session.step('command', () => sandbox.run(`echo ${run} | tee -a /tmp/runs`));
+      session.check.canary('command', sandbox.id, ran.stdout);
+      session.expect(ran.stdout === `${run}\n`, `\`${run}\` printed \`${ran.stdout.slice(0, 80)}\``);
     }
     for (let index = 0; index < files; index++) {
       const bytes = Uint8Array.from({ length: fileBytes }, () => session.random.below(256));
@@ -43,6 +45,8 @@ export const sandboxSession = defineScenario({
       const back = await session.step('read_file', () => sandbox.readFile(path));
       session.expect(back.equals(bytes), `${path} came back different`);
     }
+    const left = await sandbox.run('touch /tmp/runs; cat /tmp/runs');
+    session.check.runs('commands', sandbox.id, left.stdout.split('\n').filter(Boolean), runs);
     await session.step('list_files', () => sandbox.listFiles('/tmp'));
     await session.step('kill', () => sandbox.kill());
   },
@@ -53,7 +57,6 @@ export const tti = defineScenario({
   kind: 'sessions',
   name: 'tti',
   proves: 'time to interactive: from asking for a sandbox to the answer of its first command',
-  ranAgainst: 'stub',
   options: z.strictObject({
     mode: z
       .enum(['sequential', 'staggered', 'burst'])

@@ -45,7 +45,7 @@ async function withSandboxes(
   await using server = await startStub(
     () => undefined,
     (request, response) => {
-      if (!request.url?.startsWith('/v1/sandboxes')) return false;
+      if (!/^\/v1\/(sandboxes|snapshots)/.test(request.url ?? '')) return false;
       void sandboxes.handle(request, response);
       return true;
     },
@@ -91,6 +91,13 @@ describe('session scenarios', () => {
       /requests\{outcome=failed\}/,
     ],
     ['tti', 'a clock that stands still', { clockBehindMs: 60_000 }, /clock is \d+ ms off/],
+    ['fork-fanout', 'children with the state of another session', { mixesStates: true }, /holds sgcanary-/],
+    [
+      'sandbox-session',
+      'a command that runs twice',
+      { runsTwice: true },
+      /violations of “each answer belongs/,
+    ],
     ['agent-tree', 'a rewind that changes nothing', { ignoresRewind: true }, /requests\{outcome=failed\}/],
   ];
   for (const [name, what, fault, reason] of faults) {

@@ -1,4 +1,5 @@
 import { isGatewayError } from '../../sdk/index.ts';
+import { canaryOf } from '../check/probe.ts';
 import type { SessionChecks } from '../check/session-checks.ts';
 import { type ClosableLauncher, createInFlightCounter } from '../driver/http-launcher.ts';
 import type { Outcome, StartLabel } from '../record/labels.ts';
@@ -27,6 +28,10 @@ export interface SessionOptions {
   readonly templates: readonly string[];
   readonly seed: number;
   readonly connection: { readonly url: string; readonly apiKey?: string };
+  /** Names the run in canaries. */
+  readonly runId: string;
+  /** Right digests by template. */
+  readonly expectedDigests: Readonly<Record<string, readonly string[]>>;
 }
 
 /** The arrival that a session belongs to. */
@@ -83,10 +88,14 @@ export function openSession(
     request: `session #${arrival.sequence}, ${where}`,
     machine,
   });
+  const template = options.templates[arrival.target] ?? options.templates[0]!;
+  const canary = canaryOf(`session ${options.runId} ${arrival.sequence}`);
   const session: Session<unknown> = {
     options: options.scenarioOptions,
-    template: options.templates[arrival.target] ?? options.templates[0]!,
+    template,
     sequence: arrival.sequence,
+    canary,
+    expectedDigests: options.expectedDigests[template] ?? [],
     connection: options.connection,
     // Clean-up runs after an abort too, so its requests are not tied to it.
     http: deps.connections.as(deps.headersFor(arrival)),
@@ -97,6 +106,8 @@ export function openSession(
       randomBytes: (where, machine, hex) => deps.checks.randomBytes(at(where, machine), hex),
       guestClock: (where, machine, ...clock) => deps.checks.guestClock(at(where, machine), ...clock),
       digest: (where, machine, got, expected) => deps.checks.digest(at(where, machine), got, expected),
+      runs: (where, machine, got, expected) => deps.checks.runs(at(where, machine), got, expected),
+      canary: (where, machine, text) => deps.checks.canary(at(where, machine), text, canary),
     },
     step: (name, work, start) => timeStep(deps, options, arrival, { name, work, start: start ?? 'unknown' }),
     defer(cleanup) {

@@ -23,7 +23,6 @@ export function sampleResult(
       isAborted: false,
       scenario: 'invoke',
       proves: 'how a report looks',
-      ranAgainst: 'stub',
       loop: 'open',
       schedule: over.schedule ?? 'constant 10/s for 1 s',
       plan: { seed: 1, templates: ['hello'], scenarioOptions: {} },
