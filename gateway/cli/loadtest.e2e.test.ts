@@ -1,0 +1,72 @@
+/** Short versions of the load-test scenarios that use sandboxes, against one real server with real guests. */
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { loadScenario, type Result, run, runPlanSchema } from '../../loadtest/index.ts';
+import { packTemplate, parseDefinition } from '../../templates/index.ts';
+import { type DrillNode, leaksOf, startNode } from '../testing/drill-node.ts';
+
+const folder = join(import.meta.dirname, '../../loadtest/probe-template');
+const template = 'loadtest-probe';
+let node: DrillNode;
+let digest: string;
+
+before(async () => {
+  node = await startNode();
+  const definition = parseDefinition(JSON.parse(await readFile(join(folder, 'template.json'), 'utf8')));
+  for await (const event of node.client.publish(template, await packTemplate(folder, definition))) {
+    if (event.type === 'result') digest = event.digest;
+  }
+});
+after(async () => {
+  await node.stop();
+  const left = await leaksOf(node.dataDirectory);
+  await node[Symbol.asyncDispose]();
+  assert.deepEqual(left, []);
+});
+
+async function measure(scenario: string, scenarioOptions: Record<string, unknown>): Promise<Result> {
+  const loaded = await loadScenario(scenario);
+  const profile = loaded.profile(loaded.options.parse(scenarioOptions));
+  const plan = runPlanSchema.parse({
+    ...{ scenario, scenarioOptions, url: node.url, apiKeys: [node.apiKey], templates: [template] },
+    loop: { kind: 'open', profile },
+    expectedDigests: { [template]: [digest] },
+    sampleEveryMs: 500,
+    timeoutMs: 60_000,
+    // Generator and server share this process, so it is not the generator's punctuality that is tested.
+    limits: { lagP99Ms: 60_000, droppedRatio: 0.5 },
+  });
+  return run(plan, loaded);
+}
+
+const sessions: Readonly<Record<string, Record<string, unknown>>> = {
+  tti: { mode: 'sequential', sandboxes: 2, gapMs: 2_000 },
+  'sandbox-session': { commands: 2, files: 1, ratePerSecond: 1, durationMs: 1_000 },
+  'fork-fanout': { children: 2, rounds: 1, everyMs: 1_000 },
+  'agent-tree': { branches: 2, depth: 2, rounds: 1, everyMs: 1_000 },
+  'pause-resume-churn': { rounds: 2, sessions: 1, everyMs: 1_000 },
+};
+
+for (const [name, options] of Object.entries(sessions)) {
+  test(`${name} passes its gates and checks on real guests, and times every declared step`, async () => {
+    const result = await measure(name, options);
+    assert.deepEqual(result.verdict.reasons, [], JSON.stringify(result.errors));
+    const { steps } = await loadScenario(name);
+    const recorded = result.series.filter(({ metric }) => metric === 'step').map(({ labels }) => labels.name);
+    assert.deepEqual(new Set(recorded), new Set(steps));
+    const examined = new Map(result.checks.map((check) => [check.name, check.examined]));
+    for (const check of ['random-bytes', 'guest-clock', 'fresh-clone', 'digest'] as const)
+      assert.ok((examined.get(check) ?? 0) > 0, `${check} looked at nothing`);
+    assert.deepEqual(await snapshots(), []);
+  });
+}
+
+async function snapshots(): Promise<string[]> {
+  const answer = await fetch(new URL('/v1/snapshots', node.url), {
+    headers: { authorization: `Bearer ${node.apiKey}` },
+  });
+  const { items } = (await answer.json()) as { items: { id: string }[] };
+  return items.map(({ id }) => id);
+}
