@@ -1,5 +1,6 @@
 import { isAbsolute } from 'node:path';
 import { z } from 'zod';
+import { networkConfigSchema } from './network/index.ts';
 
 /** Settings of one edge. Unknown keys are errors; the command line and `up` fill it. */
 export const edgeConfigSchema = z.strictObject({
@@ -53,6 +54,9 @@ export const edgeConfigSchema = z.strictObject({
     .min(2 ** 20)
     .default(32 * 2 ** 30)
     .describe('bytes kept of all snapshots of sandboxes; the oldest that are not pinned go first'),
+  network: networkConfigSchema
+    .optional()
+    .describe('network rules; default: network.json in the data directory'),
 });
 export type EdgeConfig = z.output<typeof edgeConfigSchema>;
 
@@ -68,6 +72,7 @@ export const dataLayout = (dataDirectory: string) => ({
   sandboxes: `${dataDirectory}/sandboxes.db`,
   sandboxSecret: `${dataDirectory}/sandbox-secret`,
   node: `${dataDirectory}/node.json`,
+  network: `${dataDirectory}/network.json`,
   edgeSocket: `${dataDirectory}/edge.sock`,
   state: `${dataDirectory}/state.db`,
   credentials: `${dataDirectory}/credentials.json`,

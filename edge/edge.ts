@@ -25,8 +25,10 @@ import type { ConnectOptions, SandboxChannel } from './guest/index.ts';
 import { createInvoker, type LeaseSource } from './invoke/invoker.ts';
 import { LogCollector } from './logs/collector.ts';
 import { MachineRegistry } from './machine/registry.ts';
+import { versionNetworks } from './machine/version-network.ts';
 import { createEdgeMetrics } from './metrics.ts';
-import { createSandboxes, type SandboxParts } from './sandbox/index.ts';
+import type { MachineNetworks } from './network/index.ts';
+import { createSandboxes, createSandboxNetworks, type SandboxParts } from './sandbox/index.ts';
 import { ServingSet } from './versions/serving-set.ts';
 import type { Leftover, Vmm, VmmProcess } from './vmm/port.ts';
 
@@ -37,6 +39,7 @@ export interface EdgeDeps {
   readonly random: () => number;
   readonly vmm: Vmm;
   readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
+  readonly networks: MachineNetworks;
   readonly host: SnapshotHost;
   readonly build: BuildDeps;
   readonly privateBytes: (vmm: VmmProcess) => Promise<number | null>;
@@ -110,6 +113,7 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
       node: deps.node,
       clock,
       connectGuest: deps.connectGuest,
+      enterNetwork: versionNetworks(deps.networks),
       onBlank: (blank, version) => machines.add(blank.vmm, version.digest, blank.startedAt),
       onMachine: (machine, version) => {
         if (version.definition.start !== undefined) logs.attach(machine);
@@ -136,6 +140,7 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
   const keeping = createSandboxes(
     {
       ...{ node: deps.node, clock, log, vmm, connectGuest: deps.connectGuest, restores: pools.restores },
+      networks: createSandboxNetworks(deps.networks),
       acquire: async (digest, { signal }) =>
         (await leases(digest)).acquire({ signal, session: undefined, isExclusive: true }),
       room: {

@@ -17,6 +17,7 @@ import { lockDataDirectory } from './data-lock.ts';
 import { createEdge, type Edge } from './edge.ts';
 import { connectGuest } from './guest/index.ts';
 import { createImageDigester, createPageCopier, readMemoryUse } from './memory/index.ts';
+import { openNetworks, readNetworkConfig, slotOfLeftover, withNetworkCards } from './network/index.ts';
 import { loadNodeId } from './node-identity.ts';
 import { loadSandboxSecret, openSandboxStore, type SandboxStore } from './sandbox/index.ts';
 import type { Leftover } from './vmm/port.ts';
@@ -27,6 +28,7 @@ const agentPath = join(root, 'templates/agent/build/agent');
 const extentsToolPath = join(root, 'edge/native/build/data-extents');
 const copierPath = join(root, 'edge/native/build/page-copy');
 const shimPath = join(root, 'edge/native/build/map-private.so');
+const networkToolsPath = join(root, 'edge/network/native/build');
 
 /** Steps that may take long on a first start. */
 export type StartStep = (title: string) => void;
@@ -37,6 +39,8 @@ export interface OpenEdgeDeps {
   readonly clock?: Clock;
   /** How guest channels are opened; benchmarks look over its shoulder. Default: the real one. */
   readonly connectGuest?: typeof connectGuest;
+  /** Named network namespace that plays the host for machines with a network card; tests have one. */
+  readonly networkOutside?: string;
   /** Called between any two steps of a change of a sandbox that a crash may part; tests end the process there. */
   readonly step?: (name: string) => void | Promise<void>;
   readonly signal: AbortSignal;
@@ -100,20 +104,37 @@ export async function openEdge(
   deps.onStep('Prepare the guest kernel');
   const kernel = await images.ensureKernel({ signal: deps.signal, onProgress });
   deps.onStep('Choose the accelerator');
-  const vmm = await createQemuVmm(
+  const bareVmm = await createQemuVmm(
     { now: () => clock.now() },
     {
       runDirectory: layout.machines,
       cacheDirectory: layout.cache,
       shimPath,
+      tapLauncherPath: join(networkToolsPath, 'tap-launch'),
       accelerator: config.accelerator,
       probeGuest: { kernelPath: kernel.vmlinuzPath, initrdPath: kernel.initrdPath },
       signal: deps.signal,
     },
   );
-  deps.log.info({ accelerator: vmm.verdict.accelerator, reason: vmm.verdict.reason }, 'accelerator chosen');
+  const { accelerator, reason } = bareVmm.verdict;
+  deps.log.info({ accelerator, reason }, 'accelerator chosen');
   const store = stack.use(openSandboxStore(layout.sandboxes, () => clock.now()));
-  const leftovers = await reclaim(vmm, deps.log, store);
+  const leftovers = await reclaim(bareVmm, deps.log, store);
+  const onError = (err: unknown, what: string) => deps.log.error({ err }, what);
+  const networks = stack.use(
+    await openNetworks(
+      {
+        ...{ node, onError },
+        now: () => clock.now(),
+        nativePath: networkToolsPath,
+        outside: deps.networkOutside,
+      },
+      config.network ?? (await readNetworkConfig(layout.network)),
+    ),
+  );
+  const slots = await Promise.all(leftovers.map(slotOfLeftover));
+  await networks.start(slots.filter((slot) => slot !== null));
+  const vmm = withNetworkCards({ vmm: bareVmm, networks, onError });
 
   const digester = stack.use(createImageDigester({ extentsToolPath }));
   const host = createSnapshotHost({
@@ -122,6 +143,7 @@ export async function openEdge(
     clock,
     connectGuest: connect,
     checksums: createChecksums(digester),
+    networks,
     async image(definition, { onOutput, signal }) {
       const recipe = { suite: definition.image.debian, packages: definition.image.packages };
       const rootImage = await images.ensureRoot(recipe, {
@@ -139,6 +161,7 @@ export async function openEdge(
       random: Math.random,
       vmm,
       connectGuest: connect,
+      networks,
       host,
       build: { host, versionsDirectory: layout.versions, clock, lane: createBuildLane() },
       privateBytes: async (machine) =>

@@ -14,6 +14,8 @@ import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { Machine } from '../machine/machine.ts';
 import type { RestorableVersion } from '../machine/restorable-version.ts';
 import { createMachineSource } from '../machine/source.ts';
+import { versionNetworks } from '../machine/version-network.ts';
+import type { MachineNetworks } from '../network/index.ts';
 import type { MachineShape, RunningVmm, Vmm } from '../vmm/port.ts';
 import { ChannelBuildMachine } from './build-machine.ts';
 
@@ -28,6 +30,7 @@ export interface SnapshotHostDeps {
   readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
   readonly image: SnapshotHost['image'];
   readonly checksums: SnapshotHost['checksums'];
+  readonly networks: MachineNetworks;
 }
 
 const bootTimeoutMs = 120_000;
@@ -41,6 +44,7 @@ const buildClockLagSeconds = 2 * 3600;
 const shapeOf = (definition: TemplateDefinition, image: Pick<GuestImage, 'rootPath'>): MachineShape => ({
   ...definition.resources,
   rootPath: image.rootPath,
+  ...(definition.network === undefined ? {} : { hasNetworkCard: true }),
 });
 
 const filesIn = (directory: string) => ({
@@ -161,7 +165,7 @@ export function createSnapshotHost(deps: SnapshotHostDeps): SnapshotHost {
         image,
         directory,
       );
-      const source = createMachineSource(deps, version);
+      const source = createMachineSource({ ...deps, enterNetwork: versionNetworks(deps.networks) }, version);
       const blank = await source.spawnBlank({ signal });
       const startedAt = deps.clock.monotonic();
       const machine = (await source.restore(blank, { signal, awake: true })) as Machine;

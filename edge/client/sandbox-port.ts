@@ -7,9 +7,11 @@ import type {
   ForkRequest,
   ForkResult,
   MachineId,
+  NetworkChoice,
   SandboxEvent,
   SandboxId,
   SandboxInfo,
+  SandboxNetwork,
   SnapshotInfo,
   VersionDigest,
 } from '../../sdk/index.ts';
@@ -45,10 +47,14 @@ export interface SandboxUse extends Disposable {
 }
 
 export interface SandboxEdge {
+  /**
+   * @param options.network rules of its own in either way of writing them; wins over `request.network`. Throws `invalid_request`
+   *   for rules that mean nothing, and `conflict` where they allow something and the template has no network card.
+   */
   create(
     origin: SandboxOrigin,
     request: CreateSandboxRequest,
-    options: { readonly signal: AbortSignal },
+    options: { readonly signal: AbortSignal; readonly network?: NetworkChoice },
   ): Promise<CreatedSandbox>;
   /** Ended ones too, for a stated time. Throws `sandbox_not_found`. */
   get(id: SandboxId): Promise<SandboxInfo>;
@@ -100,6 +106,13 @@ export interface SandboxEdge {
    * `version_unavailable`-like 503 with Retry-After), resumes a paused one when `autoResume`; else `conflict` for paused ones.
    */
   use(id: SandboxId, options: { readonly signal: AbortSignal }): Promise<SandboxUse>;
+  /** Rules in force and what they refused lately; of an ended one as well. */
+  network(id: SandboxId): Promise<SandboxNetwork>;
+  /**
+   * Replaces its rules while it runs and cuts connections that are no longer allowed; a paused one wakes up with them. Forks and
+   * snapshots from now on inherit them. Null: the template's again. Throws as `create` does.
+   */
+  setNetwork(id: SandboxId, choice: NetworkChoice | null): Promise<SandboxInfo>;
   /** Constant-time comparison with the sandbox's token. */
   isToken(id: SandboxId, token: string): Promise<boolean>;
 }

@@ -18,6 +18,8 @@ export interface SourceDeps {
   readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
   /** Told of each machine as it starts to exist and when it restored; lets the edge list and log machines. */
   readonly onBlank?: (blank: Blank, version: RestorableVersion) => void;
+  /** Puts the version's network rules in force for a machine that just started and waits for state. */
+  readonly enterNetwork?: (machine: MachineId, version: RestorableVersion) => Promise<void>;
   readonly onMachine?: (machine: Machine, version: RestorableVersion) => void;
 }
 
@@ -154,6 +156,10 @@ export function createMachineSource(deps: SourceDeps, version: RestorableVersion
         shape: version.shape,
         snapshot: version.snapshot,
         signal,
+      });
+      await deps.enterNetwork?.(vmm.id, version).catch(async (error: unknown) => {
+        await vmm.dispose();
+        throw error;
       });
       const blank = new Blank(vmm, deps.clock.now());
       deps.onBlank?.(blank, version);

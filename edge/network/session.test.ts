@@ -8,7 +8,7 @@ import { runCommand } from './command.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createFloor } from './rules/floor.ts';
 import { parseRules } from './rules/rules.ts';
-import { type NetworkRefusal, type NetworkSession, openNetworkSession } from './session.ts';
+import { type NetworkSession, openNetworkSession, type SessionRefusal } from './session.ts';
 import { openSlotPool } from './slot/pool.ts';
 import type { Slot } from './slot/slot.ts';
 import { ask, clientHello, speaker, talk } from './testing/guest-io.ts';
@@ -30,7 +30,7 @@ interface Scene extends AsyncDisposable {
   readonly slot: Slot;
   readonly guest: string;
   readonly session: NetworkSession;
-  readonly refusals: NetworkRefusal[];
+  readonly refusals: SessionRefusal[];
 }
 
 async function createScene(rules: Record<string, boolean>): Promise<Scene> {
@@ -81,7 +81,7 @@ async function createScene(rules: Record<string, boolean>): Promise<Scene> {
     stack.adopt(await speaker(world, address, port), (server) => void server.close());
   const pool = stack.use(
     await openSlotPool(
-      { run: runCommand, floor },
+      { run: runCommand, nft: world.nft, floor },
       {
         node: world.node,
         outside: world.outside,
@@ -94,7 +94,7 @@ async function createScene(rules: Record<string, boolean>): Promise<Scene> {
   );
   const slot = await pool.acquire();
   const guest = await world.guest(slot);
-  const refusals: NetworkRefusal[] = [];
+  const refusals: SessionRefusal[] = [];
   const now = () => Date.now();
   const session = stack.use(
     await openNetworkSession(

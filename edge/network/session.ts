@@ -14,10 +14,11 @@ import { guestLink, inspectPort } from './slot/layout.ts';
 import { maxPins, type PinElement } from './slot/ruleset.ts';
 import type { Slot } from './slot/slot.ts';
 
-/** One refusal, for logs and events. What the kernel refuses by itself is read with {@link Slot.refusals}. */
-export interface NetworkRefusal {
-  /** Epoch ms. */
+/** One refusal, for logs and events. */
+export interface SessionRefusal {
+  /** Epoch ms; of several, the last. */
   readonly at: number;
+  readonly count: number;
   readonly kind: 'name' | 'connection';
   readonly name: string | null;
   readonly address: string | null;
@@ -33,13 +34,15 @@ export interface SessionDeps {
   readonly resolver: Resolver;
   readonly sockets: NetnsSockets;
   readonly floor: Floor;
-  readonly onRefusal: (refusal: NetworkRefusal) => void;
+  readonly onRefusal: (refusal: SessionRefusal) => void;
 }
 
 export interface NetworkSession extends AsyncDisposable {
   readonly rules: NetworkRules;
   /** Replaces the rules while the guest runs; names stay resolved, what is no longer allowed is cut. */
   replace(rules: NetworkRules): Promise<void>;
+  /** Tells of what the kernel refused by itself since the last look, as of all other refusals. */
+  lookAtKernel(): Promise<void>;
 }
 
 /** How much longer than its answer an address stays open: the guest connects a moment after it was told. */
@@ -57,9 +60,10 @@ export async function openNetworkSession(
   const pins = new Map<string, { readonly name: string; readonly address: string; readonly until: number }>();
   await using stack = new AsyncDisposableStack();
 
-  const refused = (target: Partial<NetworkRefusal>, rule: string | null, text: string) =>
+  const refused = (target: Partial<SessionRefusal>, rule: string | null, text: string) =>
     deps.onRefusal({
       at: now(),
+      count: 1,
       kind: 'connection',
       name: null,
       address: null,
@@ -83,6 +87,31 @@ export async function openNetworkSession(
 
   function dropOldPins(): void {
     for (const [key, pin] of pins) if (pin.until <= now()) pins.delete(key);
+  }
+
+  /** The name by which a guest knows an address, where it asked for it. */
+  const nameOf = (address: string): string | null =>
+    [...pins.values()].find((pin) => pin.address === address)?.name ?? null;
+
+  /** Packets that were refused at each destination when the kernel was last asked. */
+  let counted = new Map<string, number>();
+
+  async function lookAtKernel(): Promise<void> {
+    const found = await slot.refusals();
+    const before = counted;
+    counted = new Map(found.map((each) => [`${each.address} ${each.protocol} ${each.port}`, each.packets]));
+    for (const { address, protocol, port, packets, at } of found) {
+      // A set forgets after a while, and counts anew then.
+      const known = before.get(`${address} ${protocol} ${port}`) ?? 0;
+      const count = packets > known ? packets - known : packets < known ? packets : 0;
+      if (count === 0) continue;
+      const decision = explain(rules, floor, { address, protocol, port });
+      const text =
+        decision.verdict === 'refuse'
+          ? decision.text
+          : 'too many connections at once or in a second, or no longer allowed';
+      refused({ at, count, name: nameOf(address), address, protocol, port }, decision.rule, text);
+    }
   }
 
   /** A private answer is passed on only where an address rule covers it; that rule then decides, not the name. */
@@ -196,6 +225,7 @@ export async function openNetworkSession(
       await slot.apply(next, [...pins.values()].flatMap(pinsOf));
       inspector.reconsider();
     },
+    lookAtKernel,
     async [Symbol.asyncDispose]() {
       await held.disposeAsync();
     },

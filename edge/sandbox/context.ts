@@ -5,6 +5,8 @@ import type { PageCopier } from '../memory/index.ts';
 import type { Bases } from './bases.ts';
 import type { Entry } from './entry.ts';
 import type { LiveMachine } from './live-machine.ts';
+import type { Past } from './process-watch.ts';
+import type { SandboxNetworks } from './network.ts';
 import type { SandboxRecord } from './record.ts';
 import type { Restorer } from './restorer.ts';
 import type { SnapshotFiles } from './snapshot-files.ts';
@@ -34,6 +36,7 @@ export interface SandboxContext {
   readonly bases: Bases;
   readonly copier: PageCopier;
   readonly restorer: Restorer;
+  readonly networks: SandboxNetworks;
   /** What snapshots of this node are made with. */
   readonly fingerprint: Readonly<Record<string, string>>;
   readonly options: SandboxOptions;
@@ -42,9 +45,9 @@ export interface SandboxContext {
   /** A machine serves a sandbox from now on; for listings. */
   readonly onServing: (id: MachineId) => void;
   /** Makes a sandbox known that was written down; from now on the end of its machine is noticed. */
-  readonly adopt: (record: SandboxRecord, live: LiveMachine) => Entry;
-  /** Notices the end of a machine that an entry now has. */
-  readonly watch: (entry: Entry, live: LiveMachine) => void;
+  readonly adopt: (record: SandboxRecord, live: LiveMachine, past: Past['kind']) => Entry;
+  /** Notices the end of a machine that an entry now has, and of the processes in it. */
+  readonly watch: (entry: Entry, live: LiveMachine, past: Past['kind']) => void;
   /** A sandbox stands on another snapshot in the tree, since the one it stood on is dropped. */
   readonly rebase: (id: string, from: string, to: string | null) => void;
   /** A snapshot has gone or come: what nobody needs any more is removed. */

@@ -16,6 +16,7 @@ import { Bases } from './bases.ts';
 import { BlankStock, type BlankStockOptions } from './blank-stock.ts';
 import type { SandboxOptions } from './context.ts';
 import { createFileDigest } from './durable.ts';
+import type { SandboxNetworks } from './network.ts';
 import { Restorer } from './restorer.ts';
 import { Room, type RoomDeps } from './room.ts';
 import { Sandboxes } from './sandboxes.ts';
@@ -44,6 +45,7 @@ export interface SandboxHost {
   readonly connectGuest: (options: ConnectOptions) => Promise<SandboxChannel>;
   readonly acquire: (digest: VersionDigest, options: { readonly signal: AbortSignal }) => Promise<Lease>;
   readonly restores: RestoreSemaphore;
+  readonly networks: SandboxNetworks;
   readonly room: Omit<RoomDeps, 'shedBlank'>;
   readonly onStarted: (vmm: VmmProcess, digest: VersionDigest) => void;
   /** A machine that was started serves a sandbox from now on. */
@@ -82,7 +84,7 @@ export function createSandboxes(
   });
   const sandboxes = new Sandboxes({
     context: {
-      ...{ node, clock, log, bases, restorer, options },
+      ...{ node, clock, log, bases, restorer, options, networks: host.networks },
       store: parts.store,
       files: new SnapshotFiles(parts.snapshotsDirectory, createFileDigest(parts.digester)),
       copier: parts.copier,

@@ -1,6 +1,14 @@
 /** One sandbox in memory: its record, its machine, who uses it, and what is being done to it. */
-import { type Clock, GatewayError, type SandboxEvent, type SandboxInfo } from '../../sdk/index.ts';
+import {
+  type Clock,
+  GatewayError,
+  isGatewayError,
+  type SandboxEvent,
+  type SandboxInfo,
+  type Termination,
+} from '../../sdk/index.ts';
 import type { LiveMachine } from './live-machine.ts';
+import type { ProcessWatch } from './process-watch.ts';
 import type { SandboxRecord } from './record.ts';
 import type { Change, SandboxStore } from './store.ts';
 import { UseGate } from './use-gate.ts';
@@ -11,8 +19,12 @@ export class Entry {
   readonly gate: UseGate;
   /** Aborts when it is to end: whatever is being done to it stops. */
   readonly ending = new AbortController();
-  /** In memory only; gone after a restart of the edge. */
+  /** Opened; at rest they are sealed. */
   secrets: Readonly<Record<string, string>> = {};
+  /** Of the machine it has or had last. */
+  processes: ProcessWatch | null = null;
+  /** Gives up a pause that its deadline asked for; null while there is none. */
+  deadlinePause: AbortController | null = null;
   /** The machine while it runs; null when it is paused or has ended. */
   live: LiveMachine | null = null;
   #record: SandboxRecord;
@@ -43,15 +55,21 @@ export class Entry {
   update(
     patch: Partial<SandboxRecord>,
     event?: { readonly type: EventType; readonly data?: Record<string, unknown> },
-    more: Pick<Change, 'snapshots' | 'removedSnapshots'> = {},
+    more: Pick<Change, 'snapshots' | 'removedSnapshots' | 'events'> = {},
   ): void {
     const next = { ...this.#record, ...patch };
     const events =
       event === undefined
         ? []
         : [{ sandbox: next.id, type: event.type, data: { generation: next.generation, ...event.data } }];
-    this.#store.apply({ ...more, sandboxes: [next], events });
+    this.#store.apply({ ...more, sandboxes: [next], events: [...events, ...(more.events ?? [])] });
     this.#record = next;
+  }
+
+  /** A change is over that has no event of its own, or failed with `error`. @param after what was done or tried */
+  settle(state: 'running' | 'paused', after: string, error?: unknown): void {
+    const failure = error === undefined ? {} : { error: isGatewayError(error) ? error.code : 'internal' };
+    this.update({ state }, { type: 'settled', data: { state, after, ...failure } });
   }
 
   /** Resolves when nothing is being done to it. */
@@ -83,7 +101,8 @@ export class Entry {
 
   /** Throws `sandbox_not_found` once it ended or is about to. */
   requireAlive(): void {
-    if (this.state === 'ended' || this.ending.signal.aborted) throw ended(this.#record.id);
+    if (this.state === 'ended' || this.ending.signal.aborted)
+      throw ended(this.#record.id, this.#record.termination);
   }
 
   /** The machine of a running sandbox; `conflict` when it is paused. */
@@ -94,5 +113,13 @@ export class Entry {
   }
 }
 
-export const ended = (id: string) =>
-  new GatewayError('sandbox_not_found', `sandbox ${id} has ended`, { component: 'edge' });
+/** Tells whoever comes too late whether the task ended or we lost it. */
+export const ended = (id: string, termination: Termination | null) =>
+  new GatewayError(
+    'sandbox_not_found',
+    `sandbox ${id} has ended${termination === null ? '' : `: ${termination.reason}`}`,
+    {
+      component: 'edge',
+      ...(termination === null ? {} : { extra: { reason: termination.reason, infra: termination.infra } }),
+    },
+  );

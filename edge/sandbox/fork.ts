@@ -41,7 +41,7 @@ export async function takeRunning(
   const { record } = entry;
   const base = bases.at(record.base);
   await live.diskSettled();
-  entry.update({ state: 'snapshotting' });
+  entry.update({ state: 'snapshotting' }, { type: 'snapshotting', data: { for: options.what } });
   entry.gate.close(options.what === 'fork' ? 'being forked' : 'being captured');
   try {
     await entry.gate.drained(context.options.forkDrainMs);
@@ -77,7 +77,7 @@ export async function takeRunning(
     };
     return { snapshot, timing: { ...captured.timing, stoppedMs } };
   } finally {
-    if (entry.state === 'snapshotting') entry.update({ state: 'running' });
+    if (entry.state === 'snapshotting') entry.settle('running', options.what);
     entry.gate.open();
   }
 }
@@ -125,8 +125,11 @@ async function child(
   request: ForkRequest,
   signal: AbortSignal,
 ): Promise<SandboxRecord> {
-  const { clock, restorer, store } = context;
-  const live = await restorer.restore(snapshot, { signal });
+  const { clock, networks, restorer, store } = context;
+  const live = await restorer.restore(snapshot, {
+    signal,
+    prepare: (machine) => networks.enter(machine, { ...source, id: machine }),
+  });
   const now = clock.now();
   const deadlineMs = request.deadlineMs ?? Math.max(1_000, source.deadlineAt - now);
   const record: SandboxRecord = {
@@ -140,7 +143,7 @@ async function child(
     deadlineAt: now + deadlineMs,
     generation: 1,
     metadata: { ...source.metadata, ...request.metadata },
-    secretNames: [],
+    ...{ secretNames: [], sealedSecrets: null, endedBefore: [] },
     parent: { kind: 'sandbox', id: source.id },
     start: 'forked',
     termination: null,

@@ -5,6 +5,7 @@ import {
   environmentSchema,
   type MachineId,
   metadataSchema,
+  networkChoiceSchema,
   type SandboxId,
   type SandboxInfo,
   type SnapshotInfo,
@@ -15,6 +16,7 @@ import {
   terminationSchema,
 } from '../../sdk/index.ts';
 import { templateDefinitionSchema } from '../../templates/index.ts';
+import { sealedSchema } from './sealed-secrets.ts';
 
 const digestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
 const epochMs = z.int().nonnegative();
@@ -30,6 +32,7 @@ export const originSchema = z.strictObject({
     memoryMiB: z.int(),
     diskMiB: z.int(),
     rootPath: z.string().startsWith('/'),
+    hasNetworkCard: z.boolean().optional(),
   }),
 });
 export type Origin = z.output<typeof originSchema>;
@@ -53,8 +56,11 @@ export const sandboxRecordSchema = z.strictObject({
   metadata: metadataSchema,
   env: environmentSchema,
   attributes: attributesSchema.optional(),
-  /** Secrets themselves are never written down. */
   secretNames: z.array(z.string()),
+  /** Secrets as a `SecretBox` seals them; null when there are none, and once it ended. */
+  sealedSecrets: sealedSchema.nullable().default(null),
+  /** Processes (see `processKey`) that ended before it was made as a copy of another one. */
+  endedBefore: z.array(z.string()).max(256).default([]),
   parent: z.strictObject({ kind: z.enum(['sandbox', 'snapshot']), id: z.string() }).nullable(),
   basis: snapshotIdSchema.nullable(),
   start: z.enum(['ready', 'restored', 'spawned', 'forked', 'resumed']),
@@ -65,6 +71,8 @@ export const sandboxRecordSchema = z.strictObject({
     .nullable(),
   /** Snapshot that holds it while it is paused, and until a resume is done. */
   pausedAs: snapshotIdSchema.nullable(),
+  /** Its own network rules; null: those of its template. */
+  network: networkChoiceSchema.nullable().default(null),
 });
 export type SandboxRecord = z.output<typeof sandboxRecordSchema>;
 
@@ -80,6 +88,8 @@ export const snapshotRecordSchema = z.strictObject({
   createdAt: epochMs,
   isPinned: z.boolean(),
   bytes: z.int().nonnegative(),
+  /** The rules that its sandbox had of its own, for what is made of it. */
+  network: networkChoiceSchema.nullable().default(null),
 });
 export type SnapshotRecord = z.output<typeof snapshotRecordSchema>;
 
@@ -96,6 +106,7 @@ export function toSandboxInfo(record: SandboxRecord, node: string): SandboxInfo 
     digest: origin.digest as SandboxInfo['digest'],
     ...{ state, createdAt, startedAt, deadlineAt, generation, onTimeout, autoResume, metadata, env },
     ...{ vcpus, memoryMiB, diskMiB, parent, basis, start, termination },
+    ...(record.network === null ? {} : { network: record.network }),
     ...(attributes === undefined ? {} : { attributes }),
   };
 }

@@ -68,6 +68,7 @@ async function recoverOne(
   const place = deps.room.force();
   void live.running.exited.then(() => place[Symbol.dispose]());
   deps.onTakenOver(live.running, record);
+  await context.networks.enter(live.id, record);
   const running = { ...record, state: 'running' as const };
   // A pause, a snapshot or a rewind that was not written down did not happen.
   if (record.state !== 'running') store.apply({ sandboxes: [running] });

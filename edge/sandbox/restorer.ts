@@ -41,7 +41,11 @@ export class Restorer {
    */
   async restore(
     snapshot: RestorableSnapshot,
-    options: { readonly signal: AbortSignal },
+    options: {
+      readonly signal: AbortSignal;
+      /** What its machine needs before the guest runs, such as network rules; without it a network card is shut. */
+      readonly prepare?: (machine: MachineId) => Promise<void>;
+    },
   ): Promise<LiveMachine> {
     const deadline = AbortSignal.timeout(restoreMs);
     const signal = AbortSignal.any([options.signal, deadline]);
@@ -49,7 +53,7 @@ export class Restorer {
     const base = await this.#deps.bases.require(snapshot.base);
     const blank = await this.#deps.stock.take(base, snapshot.origin, signal);
     try {
-      return await this.#enter(blank, snapshot, base.memoryPath, signal);
+      return await this.#enter(blank, snapshot, base.memoryPath, signal, options.prepare);
     } catch (cause) {
       const output = await blank.consoleTail().catch(() => '');
       await blank.dispose();
@@ -71,8 +75,10 @@ export class Restorer {
     snapshot: RestorableSnapshot,
     memoryPath: string,
     signal: AbortSignal,
+    prepare: (machine: MachineId) => Promise<void> = async () => {},
   ): Promise<LiveMachine> {
     await Promise.all([
+      prepare(blank.id),
       blank.stackDisk(snapshot.layers),
       findRamMapping(blank.pid, memoryPath).then((mapping) =>
         this.#deps.copier.apply(blank.pid, mapping, snapshot.deltaPath),

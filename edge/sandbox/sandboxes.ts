@@ -5,9 +5,11 @@ import {
   type CreateSandboxRequest,
   GatewayError,
   isGatewayError,
+  type NetworkChoice,
   type SandboxEvent,
   type SandboxId,
   type SandboxInfo,
+  type SandboxNetwork,
   type SnapshotInfo,
   type Termination,
 } from '../../sdk/index.ts';
@@ -21,6 +23,7 @@ import { readEvents } from './event-stream.ts';
 import { type Acquire, firstMachine } from './first-machine.ts';
 import { fork } from './fork.ts';
 import type { LiveMachine } from './live-machine.ts';
+import { networkOf, setNetwork } from './network.ts';
 import { type SandboxRecord, toSandboxInfo, toSnapshotInfo } from './record.ts';
 import { type RecoveryDeps, recover } from './recovery.ts';
 import { dropSnapshot, findSnapshot, listSnapshots, rewind, takeSnapshot } from './snapshots.ts';
@@ -66,6 +69,7 @@ export class Sandboxes implements SandboxEdge {
   async start(leftovers: readonly Leftover[]): Promise<void> {
     const addPaused = (record: SandboxRecord) => void this.#add(record);
     await recover(this.#context, { ...this.#deps.recovery, addPaused }, leftovers);
+    await this.#context.networks.settled();
     this.#scheduleSweep();
   }
 
@@ -84,18 +88,20 @@ export class Sandboxes implements SandboxEdge {
   create(
     origin: SandboxOrigin,
     request: CreateSandboxRequest,
-    { signal }: Signalled,
+    { signal, network }: Signalled & { readonly network?: NetworkChoice },
   ): Promise<CreatedSandbox> {
-    return this.#make(() => this.#create(origin, request, signal));
+    const rules = request.network;
+    const own = network ?? (rules === undefined ? null : { kind: 'native' as const, rules });
+    return this.#make(() => this.#create(origin, request, { signal, network: own }));
   }
 
   async #create(
     origin: SandboxOrigin,
     request: CreateSandboxRequest,
-    signal: AbortSignal,
+    options: Signalled & { readonly network: NetworkChoice | null },
   ): Promise<CreatedSandbox> {
     this.#requireOpen();
-    const made = await firstMachine(this.#context, this.#deps.acquire, origin, signal);
+    const made = await firstMachine(this.#context, this.#deps.acquire, origin, options);
     const { clock, store } = this.#context;
     const { live, ...facts } = made;
     const now = clock.now();
@@ -264,6 +270,18 @@ export class Sandboxes implements SandboxEdge {
       if (!isGatewayError(error, 'conflict')) throw error;
     });
     signal.throwIfAborted();
+  }
+
+  async network(id: SandboxId): Promise<SandboxNetwork> {
+    const record = this.#entries.get(id)?.record ?? this.#context.store.sandbox(id);
+    if (record === undefined) throw unknown(id);
+    return networkOf(this.#context, record);
+  }
+
+  async setNetwork(id: SandboxId, choice: NetworkChoice | null): Promise<SandboxInfo> {
+    const entry = this.#require(id);
+    await setNetwork(this.#context, entry, choice);
+    return this.#info(entry.record);
   }
 
   async isToken(id: SandboxId, token: string): Promise<boolean> {

@@ -53,6 +53,7 @@ export async function takeSnapshot(
       const taken: SnapshotRecord = {
         ...{ id, kind: 'user', name: request.name ?? null, sandbox: entry.record.id, origin, base },
         ...{ parent: entry.record.basis, createdAt: clock.now(), isPinned: request.isPinned, bytes },
+        network: entry.record.network,
       };
       entry.update(
         { basis: id },
@@ -122,13 +123,16 @@ export async function rewind(
     });
   await entry.change('being rewound', signal, async (inner) => {
     const old = entry.requireLive();
-    entry.update({ state: 'rewinding' });
+    entry.update({ state: 'rewinding' }, { type: 'rewinding', data: { snapshot: snapshot.id } });
     entry.gate.close('being rewound');
     try {
       await using lent = await lend(context, snapshot.id, inner);
       if (!(await entry.gate.drained())) entry.gate.evict();
       await context.step('rewind.opened');
-      const live = await context.restorer.restore(lent.files, { signal: inner });
+      const live = await context.restorer.restore(lent.files, {
+        signal: inner,
+        prepare: (machine) => context.networks.enter(machine, entry.record),
+      });
       try {
         await context.step('rewind.restored');
         entry.update(
@@ -146,9 +150,10 @@ export async function rewind(
         throw error;
       }
       entry.live = live;
-      context.watch(entry, live);
+      context.watch(entry, live, 'copied');
     } catch (error) {
-      if (context.store.sandbox(entry.record.id)?.state === 'rewinding') entry.update({ state: 'running' });
+      if (context.store.sandbox(entry.record.id)?.state === 'rewinding')
+        entry.settle('running', 'rewind', error);
       entry.gate.open();
       throw error;
     }

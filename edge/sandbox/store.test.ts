@@ -21,12 +21,12 @@ const sandbox = (letter: string, changes: Partial<SandboxRecord> = {}): SandboxR
   ...{ id: id(letter), origin, base: '1-2', state: 'running', createdAt: 1, startedAt: 1, deadlineMs: 5 },
   ...{ deadlineAt: 6, generation: 1, onTimeout: 'kill', autoResume: false, metadata: {}, env: {} },
   ...{ secretNames: [], parent: null, basis: null, start: 'ready', termination: null, machine: null },
-  pausedAs: null,
+  ...{ pausedAs: null, network: null },
   ...changes,
 });
 const snapshot = (letter: string, name: string | null): SnapshotRecord => ({
   ...{ id: id(letter), kind: 'user', name, sandbox: id('a'), origin, base: '1-2', parent: null },
-  ...{ createdAt: 1, isPinned: false, bytes: 10 },
+  ...{ createdAt: 1, isPinned: false, bytes: 10, network: null },
 });
 const event = (letter: string) => ({ sandbox: id(letter), type: 'created' as const, data: {} });
 

@@ -1,6 +1,7 @@
 /** Durable records of sandboxes and snapshots, and the numbered events of both, in one SQLite file. */
 import { DatabaseSync } from 'node:sqlite';
 import { GatewayError, type SandboxEvent, type SandboxId, sandboxEventSchema } from '../../sdk/index.ts';
+import { processKey } from './process-watch.ts';
 import {
   type SandboxRecord,
   type SnapshotRecord,
@@ -50,6 +51,8 @@ export interface SandboxStore extends Disposable {
   /** At most 1,000, in order, after `since`. */
   events(since: number, sandbox?: SandboxId): SandboxEvent[];
   lastSequence(): number;
+  /** Keys (see `processKey`) of the processes of a sandbox whose end is on record. */
+  endedProcesses(sandbox: string): Set<string>;
   /** Called after each change that had events; the answer ends it. */
   watch(listener: () => void): () => void;
   /** Forgets sandboxes that ended before this instant, and what is too much of the events. */
@@ -81,6 +84,7 @@ export function openSandboxStore(path: string, now: () => number): SandboxStore 
     eventsOf: db.prepare(
       `SELECT * FROM events WHERE sandbox = ? AND sequence > ? ORDER BY sequence LIMIT ${eventsPerRead}`,
     ),
+    endsOf: db.prepare("SELECT data FROM events WHERE sandbox = ? AND type = 'process_ended'"),
     last: db.prepare('SELECT max(sequence) AS last FROM events'),
     forget: db.prepare("DELETE FROM sandboxes WHERE state = 'ended' AND ended_at < ?"),
     trim: db.prepare('DELETE FROM events WHERE sequence <= ?'),
@@ -126,6 +130,13 @@ export function openSandboxStore(path: string, now: () => number): SandboxStore 
       return rows.map((row) => sandboxEventSchema.parse({ ...row, data: JSON.parse(String(row.data)) }));
     },
     lastSequence,
+    endedProcesses: (sandbox) =>
+      new Set(
+        statements.endsOf.all(sandbox).map((row) => {
+          const { process, pid } = JSON.parse(String(row.data)) as { process: string; pid: number };
+          return processKey({ id: process, pid });
+        }),
+      ),
     watch(listener) {
       watchers.add(listener);
       return () => watchers.delete(listener);

@@ -56,7 +56,7 @@ export async function pause(context: SandboxContext, entry: Entry, signal: Abort
       }
     } catch (error) {
       await files.remove(id);
-      if (store.sandbox(record.id)?.state === 'pausing') entry.update({ state: 'running' });
+      if (store.sandbox(record.id)?.state === 'pausing') entry.settle('running', 'pause', error);
       await stepClock(context, entry, live);
       entry.gate.open();
       throw error;
@@ -83,6 +83,7 @@ function pauseRecord(entry: Entry, id: string, bytes: number, createdAt: number)
     createdAt,
     isPinned: false,
     bytes,
+    network: record.network,
   };
 }
 
@@ -109,7 +110,10 @@ export async function resume(
       await using snapshot = await lend(context, pausedAs, signal);
       layers = snapshot.files.layers.length;
       await context.step('resume.opened');
-      const live = await context.restorer.restore(snapshot.files, { signal });
+      const live = await context.restorer.restore(snapshot.files, {
+        signal,
+        prepare: (machine) => context.networks.enter(machine, entry.record),
+      });
       try {
         await context.step('resume.restored');
         const now = clock.now();
@@ -134,9 +138,10 @@ export async function resume(
         throw error;
       }
       entry.live = live;
-      context.watch(entry, live);
+      context.watch(entry, live, 'missed');
     } catch (error) {
-      if (context.store.sandbox(entry.record.id)?.state === 'resuming') entry.update({ state: 'paused' });
+      if (context.store.sandbox(entry.record.id)?.state === 'resuming')
+        entry.settle('paused', 'resume', error);
       entry.gate.open();
       throw error;
     }

@@ -19,6 +19,16 @@ export interface MachineShape {
   readonly diskMiB: number;
   /** Read-only root filesystem, shared by all machines of a template. */
   readonly rootPath: string;
+  /** Whether it has a network card; each start of such a machine then needs a {@link TapPlace}. Default: none. */
+  readonly hasNetworkCard?: boolean | undefined;
+}
+
+/** Where frames of a machine's network card go. Whoever gives it keeps it until the VMM ended. */
+export interface TapPlace {
+  /** Named network namespace. */
+  readonly netns: string;
+  /** Tap device in it, which nobody else has open. */
+  readonly device: string;
 }
 
 /** Where a machine keeps its files: owner record, sockets, console, overlay. Mode 0700, owned by one machine. */
@@ -40,6 +50,8 @@ export interface BootOptions {
    * layer of the snapshot. The caller owns it, as it owns `memoryPath`; dispose() removes neither.
    */
   readonly diskPath: string;
+  /** Required where the shape has a network card, else ignored. */
+  readonly tap?: TapPlace | undefined;
   /** Any JSON to keep beside the owner record; comes back as {@link Leftover.note}. At most 16 KiB. */
   readonly note?: unknown;
   readonly signal: AbortSignal;
@@ -49,6 +61,8 @@ export interface BlankOptions {
   readonly id: MachineId;
   readonly shape: MachineShape;
   readonly snapshot: SnapshotFiles;
+  /** Required where the shape has a network card, else ignored. */
+  readonly tap?: TapPlace | undefined;
   /** Any JSON to keep beside the owner record; comes back as {@link Leftover.note}. At most 16 KiB. */
   readonly note?: unknown;
   readonly signal: AbortSignal;

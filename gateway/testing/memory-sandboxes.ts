@@ -270,6 +270,13 @@ export function createMemorySandboxes(options: { readonly port?: number } = {}):
         [Symbol.dispose]: () => void one.uses.delete(controller),
       };
     },
+    network: async (id) => ({
+      hasCard: true,
+      own: find(id).info.network ?? null,
+      template: {},
+      refusals: [],
+    }),
+    setNetwork: async (id, choice) => change(id, { network: choice ?? undefined }, 'network_changed'),
     isToken: async (id, token) => kept.get(id)?.token === token,
     async [Symbol.asyncDispose]() {
       const left = this.uses;

@@ -69,6 +69,7 @@ export const createSandboxRequestSchema = z.strictObject({
     .default({})
     .describe('like env, but never stored on disk nor shown again; gone from children unless given again'),
   attributes: attributesSchema.optional().describe('kept for the door that made it; means nothing here'),
+  network: networkRulesSchema.optional().describe('rules instead of those of the template'),
 });
 export type CreateSandboxRequest = z.infer<typeof createSandboxRequestSchema>;
 
@@ -170,6 +171,7 @@ export const sandboxEventSchema = z.strictObject({
     'snapshotted',
     'rewound',
     'deadline_changed',
+    'network_changed',
     'ended',
     'process_ended',
   ]),

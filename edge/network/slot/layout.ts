@@ -35,6 +35,9 @@ export interface SlotLayout {
 
 /** Prefix of every slot's namespace and interface of a node: what a restarted edge reclaims by. */
 export const slotPrefix = (node: NodeId): string => `sg${node}x`;
+/** The slot that a namespace of this node belongs to. */
+export const slotIndex = (node: NodeId, netns: string): number =>
+  Number.parseInt(netns.slice(slotPrefix(node).length), 36);
 /** Table of ours outside. */
 export const outsideTable = (node: NodeId): string => `snapgate_${node}`;
 export const uplinkRange = '198.18.0.0/15';

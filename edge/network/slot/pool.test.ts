@@ -26,7 +26,7 @@ test('a pool hands out prepared slots, refuses beyond its bound, and leaves noth
 }, async () => {
   await using world = await createWorld();
   {
-    await using pool = await openSlotPool({ run: runCommand, floor }, options(world));
+    await using pool = await openSlotPool({ run: runCommand, nft: world.nft, floor }, options(world));
     await pool.filled();
     assert.equal(pool.stats().ready, 2);
     const slots = [await pool.acquire(), await pool.acquire(), await pool.acquire(), await pool.acquire()];
@@ -48,11 +48,14 @@ test('a pool hands out prepared slots, refuses beyond its bound, and leaves noth
 
 test('slots of an edge that was killed are reclaimed by the next one', { skip: cannotRun }, async () => {
   await using world = await createWorld();
-  await prepareSlot({ run: runCommand, floor }, options(world), 0);
-  await prepareSlot({ run: runCommand, floor }, options(world), 35);
+  await prepareSlot({ run: runCommand, nft: world.nft, floor }, options(world), 0);
+  await prepareSlot({ run: runCommand, nft: world.nft, floor }, options(world), 35);
   assert.equal((await slotsOf(world)).length, 2);
   {
-    await using pool = await openSlotPool({ run: runCommand, floor }, { ...options(world), ready: 0 });
+    await using pool = await openSlotPool(
+      { run: runCommand, nft: world.nft, floor },
+      { ...options(world), ready: 0 },
+    );
     await pool.filled();
     assert.deepEqual(await slotsOf(world), []);
   }
@@ -66,7 +69,7 @@ test('a slot that can not be prepared is removed and its failure told', { skip: 
     return await runCommand(argv, rest);
   };
   {
-    await using pool = await openSlotPool({ run, floor }, options(world));
+    await using pool = await openSlotPool({ run, nft: world.nft, floor }, options(world));
     await assert.rejects(pool.acquire(), /refused by test/);
     assert.ok(pool.stats().failures >= 1);
   }

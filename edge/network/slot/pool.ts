@@ -1,15 +1,24 @@
 /** Prepared slots, so that nobody waits for one. A returned slot is removed, never used again: nothing can survive in it. */
 import { readdir } from 'node:fs/promises';
-import { GatewayError } from '../../../sdk/index.ts';
-import { maxSlots, slotPrefix } from './layout.ts';
+import { GatewayError, type NodeId } from '../../../sdk/index.ts';
+import { maxSlots, slotIndex, slotPrefix } from './layout.ts';
 import { installOutside, removeOutside } from './outside.ts';
-import { prepareSlot, removeNamespace, type Slot, type SlotDeps, type SlotOptions } from './slot.ts';
+import {
+  prepareSlot,
+  removeNamespace,
+  type Slot,
+  type SlotDeps,
+  type SlotOptions,
+  takeOverSlot,
+} from './slot.ts';
 
 export interface SlotPoolOptions extends SlotOptions {
   /** Slots kept prepared. */
   readonly ready: number;
   /** Most slots in use and prepared. */
   readonly max: number;
+  /** Slots of an earlier edge whose machines live on: not removed, but taken over. */
+  readonly kept?: readonly number[];
 }
 
 export interface SlotPoolStats {
@@ -24,6 +33,10 @@ export interface SlotPool extends AsyncDisposable {
   acquire(): Promise<Slot>;
   /** Takes it back whatever its state. Resolves when it is gone. */
   release(slot: Slot): Promise<void>;
+  /** A slot of `kept`, with whatever rules are in force in it. */
+  takeOver(index: number): Slot;
+  /** The machine lives on without this edge: the slot stays when the pool is disposed, for a later one to take over. */
+  leave(slot: Slot): void;
   /** Resolves when as many as wanted are prepared. Throws what hindered it. */
   filled(): Promise<void>;
   stats(): SlotPoolStats;
@@ -33,12 +46,14 @@ export interface SlotPool extends AsyncDisposable {
 export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Promise<SlotPool> {
   const { run } = deps;
   const max = Math.min(options.max, maxSlots);
-  await reclaimSlots(deps, options);
+  const kept = new Set(options.kept ?? []);
+  await reclaimSlots(deps, options, kept);
   await installOutside(run, options.node, options.outside);
 
   const ready: Slot[] = [];
   const used = new Set<Slot>();
-  const taken = new Set<number>();
+  const left = new Set<Slot>();
+  const taken = new Set<number>(kept);
   let failures = 0;
   let isDisposed = false;
   let filling: Promise<void> | null = null;
@@ -101,11 +116,20 @@ export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Pr
       await discard(slot);
       refillLater();
     },
+    takeOver(index) {
+      if (!kept.delete(index)) throw new Error(`slot ${index} was not kept`);
+      const slot = takeOverSlot(deps, options, index);
+      used.add(slot);
+      return slot;
+    },
+    leave(slot) {
+      if (used.delete(slot)) left.add(slot);
+    },
     filled: refill,
     stats: () => ({
       ready: ready.length,
       used: used.size,
-      preparing: taken.size - ready.length - used.size,
+      preparing: taken.size - ready.length - used.size - left.size - kept.size,
       failures,
     }),
     async [Symbol.asyncDispose]() {
@@ -114,23 +138,36 @@ export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Pr
       await filling?.catch(() => {});
       const results = await Promise.allSettled([...ready.splice(0), ...used].map(discard));
       used.clear();
-      await removeOutside(run, options.node, options.outside);
+      // Machines that live on still need the way out.
+      if (left.size + kept.size === 0) await removeOutside(run, options.node, options.outside);
       const failed = results.find((result) => result.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
     },
   };
 }
 
+/** Whether namespaces of this node are there, such as a crash leaves. */
+export async function hasSlots(node: NodeId): Promise<boolean> {
+  return (await namespaces()).some((name) => name.startsWith(slotPrefix(node)));
+}
+
+async function namespaces(): Promise<string[]> {
+  return await readdir('/run/netns').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+}
+
 /** Removes every namespace whose name carries this node's id. */
 async function reclaimSlots(
   deps: Pick<SlotDeps, 'run'>,
   options: Pick<SlotOptions, 'node' | 'outside'>,
+  kept: ReadonlySet<number>,
 ): Promise<number> {
-  const names = await readdir('/run/netns').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return [];
-    throw error;
-  });
-  const ours = names.filter((name) => name.startsWith(slotPrefix(options.node)));
+  const names = await namespaces();
+  const ours = names.filter(
+    (name) => name.startsWith(slotPrefix(options.node)) && !kept.has(slotIndex(options.node, name)),
+  );
   for (const name of ours) await removeNamespace(deps.run, name, options.outside);
   return ours.length;
 }

@@ -31,6 +31,8 @@ export interface RulesetInput {
 export const slotTable = 'slot';
 /** Most pinned addresses of a slot, per set. */
 export const maxPins = 4096;
+/** How long the kernel remembers what it refused. */
+export const refusalSeconds = 60;
 
 /** Whether a pin's connection goes through the name check. */
 const isInspected = (pin: { readonly protocol: 'tcp' | 'udp'; readonly port: number }): boolean =>
@@ -106,7 +108,7 @@ function addressSets(floor: Floor): string[] {
 const pinSets = ([4, 6] as const).map(
   (family) => `  set web${family} { type ipv${family}_addr . inet_service; flags timeout; size ${maxPins}; }
   set raw${family} { type ipv${family}_addr . inet_proto . inet_service; flags timeout; size ${maxPins}; }
-  set refused${family} { type ipv${family}_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 60s; size 256; counter; }
+  set refused${family} { type ipv${family}_addr . inet_proto . inet_service; flags dynamic,timeout; timeout ${refusalSeconds}s; size 256; counter; }
 `,
 );
 

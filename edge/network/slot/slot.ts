@@ -3,13 +3,22 @@
 import { z } from 'zod';
 import { GatewayError, type NodeId } from '../../../sdk/index.ts';
 import { inNamespace, type RunCommand } from '../command.ts';
+import type { Nft } from '../nft.ts';
 import type { Floor } from '../rules/floor.ts';
 import { closedRules, type NetworkRules } from '../rules/rules.ts';
 import { guestLink, inspectMark, type SlotLayout, slotLayout, tapName, uplinkName } from './layout.ts';
-import { type PinElement, renderPins, renderRuleset, type SlotLimits, slotTable } from './ruleset.ts';
+import {
+  type PinElement,
+  refusalSeconds,
+  renderPins,
+  renderRuleset,
+  type SlotLimits,
+  slotTable,
+} from './ruleset.ts';
 
 export interface SlotDeps {
   readonly run: RunCommand;
+  readonly nft: Pick<Nft, 'run'>;
   readonly floor: Floor;
 }
 
@@ -28,6 +37,8 @@ export interface KernelRefusal {
   readonly protocol: 'tcp' | 'udp';
   readonly port: number;
   readonly packets: number;
+  /** Epoch ms of the last one. */
+  readonly at: number;
 }
 
 /** A prepared slot refuses everything until rules are applied. */
@@ -42,6 +53,10 @@ export interface Slot {
   /** Removes the namespace and all in it. Idempotent. */
   remove(): Promise<void>;
 }
+
+/** A slot that another edge prepared, as it is. */
+export const takeOverSlot = (deps: SlotDeps, options: SlotOptions, index: number): Slot =>
+  createSlot(deps, options, index, slotLayout(options.node, index));
 
 /** Makes the namespace with its links; removes it again when a step fails. Throws `host_not_ready`. */
 export async function prepareSlot(deps: SlotDeps, options: SlotOptions, index: number): Promise<Slot> {
@@ -68,26 +83,26 @@ export async function prepareSlot(deps: SlotDeps, options: SlotOptions, index: n
 
 function createSlot(deps: SlotDeps, options: SlotOptions, index: number, layout: SlotLayout): Slot {
   let generation = 0;
-  // Changes of one slot's rules happen one after another.
-  let last: Promise<unknown> = Promise.resolve();
-  const nft = (input: string) => {
-    const next = last.then(() => deps.run(inNamespace(layout.netns, ['nft', '-f', '-']), { input }));
-    last = next.catch(() => {});
-    return next;
-  };
+  // One after another, in the order of the calls: the process that runs them sees to it.
+  const nft = (input: string) => deps.nft.run(layout.netns, input);
   return {
     index,
     layout,
     async apply(rules, pins = []) {
-      generation += 1;
+      // By the clock, so that a later edge, which takes the slot over, is ahead of what connections were marked with.
+      generation = Math.max(generation + 1, Math.floor(Date.now() / 1000));
       await nft(renderRuleset({ rules, floor: deps.floor, generation, pins, limits: options.limits }));
     },
     async pin(pins) {
       if (pins.length > 0) await nft(renderPins(pins));
     },
     async refusals() {
-      const argv = inNamespace(layout.netns, ['nft', '-j', '-p', 'list', 'table', 'inet', slotTable]);
-      return parseRefusals(await deps.run(argv));
+      const listings = await Promise.all(
+        ['refused4', 'refused6'].map((set) =>
+          deps.nft.run(layout.netns, `list set inet ${slotTable} ${set}`, { isJson: true }),
+        ),
+      );
+      return listings.flatMap((json) => parseRefusals(json, Date.now()));
     },
     async remove() {
       await removeNamespace(deps.run, layout.netns, options.outside);
@@ -161,6 +176,8 @@ const elementSchema = z.object({
   elem: z.object({
     val: z.object({ concat: z.tuple([z.string(), z.coerce.number(), z.int()]) }),
     counter: z.object({ packets: z.int() }),
+    /** Seconds of the set's time that are left. */
+    expires: z.number(),
   }),
 });
 const listingSchema = z.object({
@@ -169,17 +186,27 @@ const listingSchema = z.object({
   ),
 });
 
-function parseRefusals(json: string): KernelRefusal[] {
+function parseRefusals(json: string, now: number): KernelRefusal[] {
   return listingSchema.parse(JSON.parse(json)).nftables.flatMap(({ set }) =>
     set === undefined || !/^refused[46]$/.test(set.name)
       ? []
       : set.elem.flatMap((each) => {
           const parsed = elementSchema.safeParse(each);
           if (!parsed.success) return [];
-          const { val, counter } = parsed.data.elem;
+          const { val, counter, expires } = parsed.data.elem;
           const [address, number, port] = val.concat;
           const protocol = protocols[number];
-          return protocol === undefined ? [] : [{ address, protocol, port, packets: counter.packets }];
+          return protocol === undefined
+            ? []
+            : [
+                {
+                  address,
+                  protocol,
+                  port,
+                  packets: counter.packets,
+                  at: now - (refusalSeconds - expires) * 1000,
+                },
+              ];
         }),
   );
 }

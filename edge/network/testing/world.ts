@@ -8,10 +8,11 @@ import { join } from 'node:path';
 import { type NodeId, newNodeId } from '../../../sdk/index.ts';
 import { inNamespace, runCommand } from '../command.ts';
 import { createNetnsSockets, type NetnsSockets } from '../netns-sockets.ts';
+import { createNft, type Nft } from '../nft.ts';
 import { guestLink, tapName } from '../slot/layout.ts';
 import type { Slot } from '../slot/slot.ts';
 
-const helperPath = join(import.meta.dirname, '../native/build/netns-sockets');
+const nativePath = join(import.meta.dirname, '../native/build');
 
 /** Whether this host can run the tests; else why not, for `skip`. */
 export const cannotRun: string | false =
@@ -34,6 +35,7 @@ export interface World extends AsyncDisposable {
   /** Where the servers are. */
   readonly internet: string;
   readonly sockets: NetnsSockets;
+  readonly nft: Nft;
   /** Wires a guest to a slot's tap; returns its namespace. */
   guest(slot: Slot): Promise<string>;
 }
@@ -44,7 +46,7 @@ export async function createWorld(): Promise<World> {
   const tag = newNodeId();
   const outside = `sgw${tag}-host`;
   const internet = `sgw${tag}-net`;
-  const sockets = createNetnsSockets({ helperPath });
+  const sockets = createNetnsSockets({ helperPath: join(nativePath, 'netns-sockets') });
   await using made = new AsyncDisposableStack();
   const makeNamespace = async (netns: string, owner: AsyncDisposableStack) => {
     await runCommand(['ip', 'netns', 'add', netns]);
@@ -70,12 +72,14 @@ export async function createWorld(): Promise<World> {
       .join('')}`,
   );
   made.use(sockets);
+  const nft = made.use(createNft({ programPath: join(nativePath, 'slot-nft') }));
   const held = made.move();
   return {
     node: tag,
     outside,
     internet,
     sockets,
+    nft,
     async guest(slot) {
       const netns = `sgw${tag}-g${slot.index}`;
       await makeNamespace(netns, held);

@@ -32,7 +32,12 @@ export const inheritedFiles = {
   root: 4,
   /** A boot's whole disk, writable; or the frozen layer below a clone's own, read-only. */
   disk: 5,
+  /** The tap of the machine's slot, where it has a network card; 6 is left for /dev/kvm. */
+  tap: 7,
 } as const;
+
+/** The same in every clone: the slot behind the tap makes the difference. Also in `guestLink` of `edge/network/slot/layout.ts`. */
+export const networkCardMac = '02:73:6e:61:70:02';
 
 /** The path that only the mapping shim can open; without the shim QEMU does not start. */
 export const shimMemoryName = '/dev/null/snapgate-memory';
@@ -71,6 +76,7 @@ export function commandLine(
     ...['-chardev', `socket,id=agent,path=${vmmFileNames.agent},server=on,wait=off`],
     ...['-device', json({ driver: 'virtio-serial-pci', id: 'serial', max_ports: 2 })],
     ...['-device', json({ driver: 'virtserialport', chardev: 'agent', name: 'snapgate.agent' })],
+    ...(shape.hasNetworkCard ? networkCard : []),
     ...startArguments(start),
   ];
 }
@@ -144,5 +150,22 @@ const disk = (id: string, node: string) => ({
   werror: 'report',
   rerror: 'report',
 });
+
+// No ROM: nothing boots from it. No announcements after a restore: the slot knows its guest, and nobody else is on the link.
+// Without vhost the VMM needs no right to another device and no descriptor more.
+const networkCard = [
+  ...['-netdev', `tap,id=net0,fd=${inheritedFiles.tap},vhost=off`],
+  ...[
+    '-device',
+    JSON.stringify({
+      driver: 'virtio-net-pci',
+      id: 'card',
+      netdev: 'net0',
+      mac: networkCardMac,
+      romfile: '',
+      guest_announce: false,
+    }),
+  ],
+];
 
 const json = (value: unknown) => JSON.stringify(value);

@@ -37,6 +37,8 @@ export interface QemuVmmOptions {
   readonly cacheDirectory: string;
   /** `edge/native/build/map-private.so`. */
   readonly shimPath: string;
+  /** `edge/network/native/build/tap-launch`; without it machines with a network card are refused. */
+  readonly tapLauncherPath?: string;
   /** Default `/usr/bin/qemu-system-x86_64`. */
   readonly binary?: string;
   /** Default `auto`: KVM where a probe boot succeeds. */
@@ -77,6 +79,7 @@ export async function createQemuVmm(deps: QemuVmmDeps, options: QemuVmmOptions):
     launch: deps.launch ?? launchDetached,
     runDirectory: options.runDirectory,
     shimPath: options.shimPath,
+    tapLauncherPath: options.tapLauncherPath,
     now: deps.now,
     userOf: (id) => (isUserSwitched ? userOfMachine(id) : null),
   };
@@ -217,11 +220,13 @@ class QemuVmm implements Vmm {
   ): Promise<VmmProcess> {
     const { launcher, binary, acceleration } = this.#parts;
     const { id, shape, note, signal } = options;
+    const tap = shape.hasNetworkCard ? (options.tap ?? null) : null;
+    if (shape.hasNetworkCard && tap === null) throw new Error('a machine with a network card needs a tap');
     const argv = commandLine(id, shape, acceleration, start);
     // A qcow2 needs a little more than what it holds.
     const fileBytes = Math.ceil(shape.diskMiB * 1.125 + 64) * 2 ** 20;
     const { accelerator } = acceleration;
-    const plan = { id, binary, argv, inherited, accelerator, fileBytes, note, prepare };
+    const plan = { id, binary, argv, inherited, accelerator, fileBytes, note, tap, prepare };
     return startMachine(launcher, plan, signal);
   }
 }

@@ -45,7 +45,7 @@ export function fingerprintOf(facts: HostFacts, acceleration: Acceleration): Vmm
 
 /** Device state loads only into the machine it came from, so every change of the command line must show. */
 function argumentsDigest(acceleration: Acceleration): string {
-  const shape = { vcpus: 1, memoryMiB: 256, diskMiB: 1024, rootPath: '/root' };
+  const shape = { vcpus: 1, memoryMiB: 256, diskMiB: 1024, rootPath: '/root', hasNetworkCard: true };
   const argv = commandLine('0'.repeat(20) as MachineId, shape, acceleration, {
     kind: 'clone',
   });

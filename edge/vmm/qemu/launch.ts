@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { open } from 'node:fs/promises';
 import { GatewayError } from '../../../sdk/index.ts';
+import type { TapPlace } from '../port.ts';
 import { errnoOf } from './failure.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { childHandle, type ProcessHandle } from './process-handle.ts';
@@ -19,6 +20,8 @@ export interface LaunchSpec {
   readonly inherited: readonly number[];
   /** Whom the process runs as; null: as we do. */
   readonly user: VmmUser | null;
+  /** Null: the machine has no network card. Otherwise the process starts by way of `program`, see `native/tap-launch.c`. */
+  readonly tap: (TapPlace & { readonly program: string; readonly descriptor: number }) | null;
 }
 
 export interface Launched {
@@ -36,12 +39,13 @@ export type Launch = (spec: LaunchSpec) => Promise<Launched>;
  */
 export const launchDetached: Launch = async (spec) => {
   await using stderr = await open(spec.files.stderr, 'a', 0o600);
-  const child = spawn(spec.binary, spec.argv, {
+  const { binary, argv, user } = startLine(spec);
+  const child = spawn(binary, argv, {
     cwd: spec.files.vmmDirectory,
     env: spec.env,
     detached: true,
     stdio: ['ignore', 'ignore', stderr.fd, ...spec.inherited],
-    ...(spec.user ?? {}),
+    ...(user ?? {}),
   });
   const started = Promise.withResolvers<void>();
   child.once('spawn', () => started.resolve());
@@ -50,7 +54,7 @@ export const launchDetached: Launch = async (spec) => {
   if (pid === undefined) {
     const cause: unknown = await started.promise.catch((error: unknown) => error);
     const code = errnoOf(cause) === 'ENOENT' ? 'host_not_ready' : 'vmm_failed';
-    throw new GatewayError(code, `could not start ${spec.binary}`, { component: 'edge', cause });
+    throw new GatewayError(code, `could not start ${binary}`, { component: 'edge', cause });
   }
   const handle = childHandle(child, pid);
   child.unref();
@@ -58,3 +62,11 @@ export const launchDetached: Launch = async (spec) => {
   const startTime = await processStartTime(pid);
   return { handle, identity: startTime === null ? null : { pid, startTime } };
 };
+
+/** Opening a tap and leaving for an empty namespace takes root, which is given up by the program in between. */
+function startLine({ binary, argv, user, tap }: LaunchSpec): Pick<LaunchSpec, 'binary' | 'argv' | 'user'> {
+  if (tap === null) return { binary, argv, user };
+  const { uid, gid } = user ?? { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+  const start = [tap.netns, tap.device, tap.descriptor, uid, gid, binary].map(String);
+  return { binary: tap.program, argv: [...start, ...argv], user: null };
+}

@@ -2,9 +2,10 @@
 import { chmod, chown, copyFile, type FileHandle, mkdir, open, readdir, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { GatewayError, type MachineId, randomName } from '../../../sdk/index.ts';
+import type { TapPlace } from '../port.ts';
 import { inheritedFiles, shimMemoryName } from './command-line.ts';
 import { errnoOf, toVmmError } from './failure.ts';
-import type { Launch, Launched } from './launch.ts';
+import type { Launch, Launched, LaunchSpec } from './launch.ts';
 import { type MachineFiles, machineFiles, vmmFileNames } from './machine-files.ts';
 import { hostBootId, type OwnerRecord, writeOwnerRecord } from './owner-record.ts';
 import { VmmProcess } from './vmm-process.ts';
@@ -27,6 +28,8 @@ export interface MachineStartPlan {
   /** Most bytes of any file that the VMM writes. */
   readonly fileBytes: number;
   readonly note: unknown;
+  /** Default: no network card. */
+  readonly tap?: TapPlace | null;
   /** Creates what must be in the directory, or be there to inherit, before the VMM starts. */
   readonly prepare: (files: MachineFiles) => Promise<void>;
 }
@@ -35,6 +38,8 @@ export interface MachineLauncherDeps {
   readonly launch: Launch;
   readonly runDirectory: string;
   readonly shimPath: string;
+  /** `edge/network/native/build/tap-launch`; needed for machines with a network card. */
+  readonly tapLauncherPath?: string | undefined;
   readonly now: () => number;
   /** Whom a machine's VMM runs as; null: as we do. */
   readonly userOf: (id: MachineId) => VmmUser | null;
@@ -124,7 +129,19 @@ async function launchWithFiles(
     inherited.push(stack.use(await openKvm()).fd);
   }
   const { binary, argv } = plan;
-  return await deps.launch({ binary, argv, env, files, inherited, user });
+  return await deps.launch({ binary, argv, env, files, inherited, user, tap: tapOf(deps, plan) });
+}
+
+function tapOf(
+  { tapLauncherPath }: MachineLauncherDeps,
+  { tap = null }: MachineStartPlan,
+): LaunchSpec['tap'] {
+  if (tap === null) return null;
+  if (tapLauncherPath !== undefined)
+    return { ...tap, program: tapLauncherPath, descriptor: inheritedFiles.tap };
+  throw new GatewayError('host_not_ready', 'this node can not give machines a network card', {
+    component: 'edge',
+  });
 }
 
 async function openKvm(): Promise<FileHandle> {
