@@ -14,7 +14,7 @@ import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { Machine } from '../machine/machine.ts';
 import type { RestorableVersion } from '../machine/restorable-version.ts';
 import { createMachineSource } from '../machine/source.ts';
-import { versionNetworks } from '../machine/version-network.ts';
+import { admitNetwork, versionNetworks } from '../machine/version-network.ts';
 import type { MachineNetworks } from '../network/index.ts';
 import type { MachineShape, RunningVmm, Vmm } from '../vmm/port.ts';
 import { ChannelBuildMachine } from './build-machine.ts';
@@ -115,7 +115,10 @@ export function createSnapshotHost(deps: SnapshotHostDeps): SnapshotHost {
   return {
     fingerprint: { ...vmm.fingerprint },
     accelerator: vmm.verdict.accelerator,
-    image: deps.image,
+    image(definition, options) {
+      admitNetwork(deps.networks, definition, options.onOutput);
+      return deps.image(definition, options);
+    },
     checksums: deps.checksums,
 
     async boot(definition, image, directory, { signal }) {

@@ -5,7 +5,8 @@ import type { Resolver } from './dns/resolver.ts';
 import type { NetnsSockets } from './netns-sockets.ts';
 import type { Nft } from './nft.ts';
 import { type RefusalFilter, RefusalLog } from './refusal-log.ts';
-import type { Floor } from './rules/floor.ts';
+import { isWithin } from './rules/address.ts';
+import { type Floor, isPermitted } from './rules/floor.ts';
 import { closedRules, type NetworkRules } from './rules/rules.ts';
 import { type NetworkSession, openNetworkSession } from './session.ts';
 import { tapName } from './slot/layout.ts';
@@ -51,6 +52,8 @@ export interface AttachedSlot {
 export interface MachineNetworks extends AsyncDisposable {
   /** Throws `host_not_ready` with the command that changes it. */
   requireSupport(): void;
+  /** Rules that name a range which the floor shuts on this node, as their author wrote them. */
+  shut(rules: NetworkRules): string[];
   /**
    * Removes what a dead edge left, but keeps these slots, whose machines live on; those of them that nobody takes over until
    * {@link forget} go. To be called once, first.
@@ -155,6 +158,15 @@ export function createMachineNetworks(
 
   return {
     requireSupport,
+    shut: ({ rules }) =>
+      rules.flatMap(({ text, target, verdict }) =>
+        verdict === 'allow' &&
+        target.kind === 'range' &&
+        deps.floor.refused.some(({ range }) => isWithin(target.range, range)) &&
+        !isPermitted(deps.floor, target.range)
+          ? [text]
+          : [],
+      ),
     async start(keptSlots) {
       kept = [...keptSlots];
       if (deps.lack !== null) return;

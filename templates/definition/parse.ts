@@ -11,9 +11,6 @@ function unsupported(definition: TemplateDefinition): Problem | undefined {
       text: 'container images are not supported yet; use image.debian and image.packages',
     };
   }
-  if (definition.network !== undefined) {
-    return { field: 'network', text: 'network rules are not supported yet; machines have no network card' };
-  }
   if (definition.secrets.length > 0) {
     return { field: 'secrets', text: 'secrets are not supported yet; nothing would be injected' };
   }

@@ -137,7 +137,9 @@ export const templateDefinitionSchema = z
         z.boolean(),
       )
       .optional()
-      .describe('not supported yet: leave it out; without it a machine has no network card'),
+      .describe(
+        'what a machine may reach, true or false by group (pypi, npm, debian), host[:port], *.host[:port], address range[:port] or *; absent: no network card, {}: one that reaches nothing',
+      ),
     public: z.boolean().default(false).describe('true: callers need no API key'),
   })
   .superRefine((definition, context) => {
