@@ -1,5 +1,6 @@
 /** The guest channel: what the host can ask of the agent inside a machine. Everything it answers is untrusted. */
 import type { Duplex, Readable } from 'node:stream';
+import type { Termination } from '../../sdk/index.ts';
 
 export interface ConnectOptions {
   /** The VMM's unix socket of the agent channel. */
@@ -64,6 +65,8 @@ export interface ProcessStatus {
   readonly stderrBytes?: number;
   /** Bytes of input it has been given: the offset at which to go on. */
   readonly stdinBytes?: number;
+  /** How an exited one ended, found by the edge and not said by the guest; only of processes of sandboxes. */
+  readonly termination?: Termination;
 }
 
 export type OutputStream = 'stdout' | 'stderr' | 'pty';

@@ -1,13 +1,16 @@
 /** Ends or pauses what has outlived its deadline. */
-import type { Termination } from '../../sdk/index.ts';
+import type { SandboxInfo, Termination } from '../../sdk/index.ts';
 import type { SandboxContext } from './context.ts';
 import type { Entry } from './entry.ts';
 import { pause } from './suspension.ts';
-import { killedVerdict } from './verdict.ts';
+import { deadlineVerdict } from './verdict.ts';
+
+/** A kill does not wait for these to be over; one that is being paused or resumed is about to need no deadline, or to get another. */
+const endable = new Set<SandboxInfo['state']>(['running', 'snapshotting', 'rewinding']);
 
 /**
- * Looks at the deadlines as they are now: there is no timer of a sandbox that could be older than its deadline. One that is
- * being changed is met by the next look.
+ * Looks at the deadlines as they are now: there is no timer of a sandbox that could be older than its deadline. One that can
+ * not be paused because something else is being done to it is met by the next look.
  */
 export async function keepDeadlines(
   context: SandboxContext,
@@ -16,16 +19,31 @@ export async function keepDeadlines(
 ): Promise<void> {
   const now = context.clock.now();
   const due = [...entries].filter(
-    (entry) => entry.state === 'running' && entry.record.deadlineAt <= now && !entry.isBusy,
+    ({ record, state, isBusy }) =>
+      record.deadlineAt <= now &&
+      (record.onTimeout === 'kill' ? endable.has(state) : state === 'running' && !isBusy),
   );
   await Promise.all(
     due.map(async (entry) => {
       try {
-        if (entry.record.onTimeout === 'kill') await end(entry, killedVerdict('deadline', now));
-        else await pause(context, entry, new AbortController().signal);
+        if (entry.record.onTimeout === 'kill') await end(entry, deadlineVerdict(entry.record, now));
+        else await pauseInTime(context, entry);
       } catch (err) {
         context.log.error({ err, 'sandbox.id': entry.record.id }, 'deadline of a sandbox not kept');
       }
     }),
   );
+}
+
+/** A renewal that comes before the pause is written down gives it up. */
+async function pauseInTime(context: SandboxContext, entry: Entry): Promise<void> {
+  const renewed = new AbortController();
+  entry.deadlinePause = renewed;
+  try {
+    await pause(context, entry, renewed.signal);
+  } catch (error) {
+    if (!renewed.signal.aborted) throw error;
+  } finally {
+    entry.deadlinePause = null;
+  }
 }

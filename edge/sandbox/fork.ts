@@ -158,7 +158,7 @@ async function child(
     await live.end('not written down');
     throw error;
   }
-  return context.adopt(record, live).record;
+  return context.adopt(record, live, 'copied').record;
 }
 
 /** What a child lacks of its source. */

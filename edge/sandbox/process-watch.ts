@@ -67,7 +67,8 @@ export class ProcessWatch implements Disposable {
     this.#join(channel);
     switch (past.kind) {
       case 'fresh':
-        return this.#follow({ id: serviceId, pid: anyPid });
+        this.#follow({ id: serviceId, pid: anyPid });
+        return;
       case 'copied':
         this.#cancelLook = deps.clock.schedule(settleMs, () => void this.#look(past));
         return;

@@ -1,12 +1,13 @@
 /** After a restart: running sandboxes are taken over, half-done changes are completed or undone, what is lost is said to be. */
-import { GatewayError } from '../../sdk/index.ts';
+import { GatewayError, type Termination } from '../../sdk/index.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import type { Leftover, RunningVmm, Vmm } from '../vmm/port.ts';
 import type { SandboxContext } from './context.ts';
 import { LiveMachine } from './live-machine.ts';
 import { machineOf, type SandboxRecord } from './record.ts';
 import type { Room } from './room.ts';
-import { lostVerdict } from './verdict.ts';
+import type { NewEvent } from './store.ts';
+import { lostVerdict, restoreFailedVerdict } from './verdict.ts';
 
 export interface RecoveryDeps {
   readonly vmm: Vmm;
@@ -42,7 +43,8 @@ export async function recover(
       await recoverOne(context, deps, record, machines.get(record.machine?.id ?? ''));
     } catch (err) {
       log.error({ err, 'sandbox.id': record.id }, 'sandbox not recovered');
-      end(context, record, err instanceof Error ? err.message : String(err));
+      const evidence = err instanceof Error ? err.message : String(err);
+      end(context, record, restoreFailedVerdict(evidence, context.clock.now()));
     }
   }
   await context.collect();
@@ -57,13 +59,19 @@ async function recoverOne(
   const { store, log } = context;
   // A snapshot that holds it and no record of a machine: paused, whether or not a resume had begun.
   if (record.pausedAs !== null) {
+    if (!(await context.files.has(record.pausedAs)))
+      throw new GatewayError('snapshot_corrupt', `the files of its pause ${record.pausedAs} are gone`, {
+        component: 'edge',
+      });
     const paused = { ...record, state: 'paused' as const, machine: null };
-    if (record.state !== 'paused') store.apply({ sandboxes: [paused] });
+    if (record.state !== 'paused') store.apply({ sandboxes: [paused], events: [settled(paused)] });
     deps.addPaused(paused);
     return;
   }
-  if (record.machine === null || leftover === undefined || leftover.pid === null)
-    return end(context, record, 'its machine was gone when the edge came back');
+  if (record.machine === null || leftover === undefined || leftover.pid === null) {
+    const evidence = 'its machine was gone when the edge came back';
+    return end(context, record, lostVerdict(evidence, context.clock.now()));
+  }
   const live = await takeOver(deps, leftover, record.machine.channelToken);
   const place = deps.room.force();
   void live.running.exited.then(() => place[Symbol.dispose]());
@@ -71,8 +79,8 @@ async function recoverOne(
   await context.networks.enter(live.id, record);
   const running = { ...record, state: 'running' as const };
   // A pause, a snapshot or a rewind that was not written down did not happen.
-  if (record.state !== 'running') store.apply({ sandboxes: [running] });
-  context.adopt(running, live);
+  if (record.state !== 'running') store.apply({ sandboxes: [running], events: [settled(running)] });
+  context.adopt(running, live, 'missed');
   log.info({ 'sandbox.id': record.id, 'machine.id': machineOf(record) }, 'sandbox taken over');
 }
 
@@ -112,10 +120,18 @@ async function toRunning(vmm: Awaited<ReturnType<Vmm['adopt']>>): Promise<Runnin
   }
 }
 
-function end({ store, clock }: SandboxContext, record: SandboxRecord, evidence: string): void {
-  const termination = lostVerdict(evidence, clock.now());
+/** What an edge that stopped had begun is over. */
+const settled = ({ id, state, generation }: SandboxRecord): NewEvent => ({
+  sandbox: id,
+  type: 'settled',
+  data: { generation, state, after: 'a restart of the edge' },
+});
+
+function end({ store }: SandboxContext, record: SandboxRecord, termination: Termination): void {
   store.apply({
-    sandboxes: [{ ...record, state: 'ended', machine: null, pausedAs: null, termination }],
+    sandboxes: [
+      { ...record, state: 'ended', machine: null, pausedAs: null, sealedSecrets: null, termination },
+    ],
     removedSnapshots: record.pausedAs === null ? [] : [record.pausedAs],
     events: [{ sandbox: record.id, type: 'ended', data: { termination } }],
   });

@@ -24,8 +24,12 @@ import { type Acquire, firstMachine } from './first-machine.ts';
 import { fork } from './fork.ts';
 import type { LiveMachine } from './live-machine.ts';
 import { networkOf, setNetwork } from './network.ts';
+import { hostOomKills, NodePressure, type OomKills } from './node-pressure.ts';
+import { ProcessLog } from './process-log.ts';
+import { type EndedProcess, type Past, ProcessWatch } from './process-watch.ts';
 import { type SandboxRecord, toSandboxInfo, toSnapshotInfo } from './record.ts';
 import { type RecoveryDeps, recover } from './recovery.ts';
+import { createSecretBox, type SecretBox } from './sealed-secrets.ts';
 import { dropSnapshot, findSnapshot, listSnapshots, rewind, takeSnapshot } from './snapshots.ts';
 import { pause, resume } from './suspension.ts';
 import { killedVerdict, machineVerdict } from './verdict.ts';
@@ -35,8 +39,10 @@ export interface SandboxesDeps {
   readonly context: Omit<SandboxContext, 'adopt' | 'watch' | 'collect' | 'rebase'>;
   readonly acquire: Acquire;
   readonly recovery: Omit<RecoveryDeps, 'addPaused'>;
-  /** Tokens of sandboxes are derived from it; 32 bytes, the same over restarts. */
+  /** Tokens of sandboxes and the key of their secrets are derived from it; 32 bytes, the same over restarts. */
   readonly secret: Uint8Array;
+  /** Default: this host's. */
+  readonly oomKills?: OomKills | undefined;
 }
 
 /** How often a use looks again at a sandbox that changed between two looks. */
@@ -48,6 +54,9 @@ export class Sandboxes implements SandboxEdge {
   readonly #deps: SandboxesDeps;
   readonly #context: SandboxContext;
   readonly #entries = new Map<string, Entry>();
+  readonly #processLog: ProcessLog;
+  readonly #secrets: SecretBox;
+  readonly #pressure: NodePressure;
   #cancelSweep: () => void = () => {};
   #isClosed = false;
   #making = 0;
@@ -58,11 +67,14 @@ export class Sandboxes implements SandboxEdge {
     this.#deps = deps;
     this.#context = {
       ...deps.context,
-      adopt: (record, live) => this.#adopt(record, live),
-      watch: (entry, live) => this.#watch(entry, live),
+      adopt: (record, live, past) => this.#adopt(record, live, past),
+      watch: (entry, live, past) => this.#watch(entry, live, past),
       collect: () => this.#collect(),
       rebase: (id, from, to) => this.#rebase(id, from, to),
     };
+    this.#processLog = new ProcessLog(deps.context);
+    this.#secrets = createSecretBox(deps.secret);
+    this.#pressure = new NodePressure(deps.oomKills ?? hostOomKills);
   }
 
   /** Takes over what an earlier edge left, then begins to watch deadlines. To be called once, before anything else. */
@@ -80,9 +92,11 @@ export class Sandboxes implements SandboxEdge {
     for (const entry of this.#entries.values()) {
       entry.gate.end(new GatewayError('draining', 'the node is stopping', { component: 'edge' }));
       await entry.settled();
+      entry.processes?.[Symbol.dispose]();
       await entry.live?.detach();
     }
     this.#entries.clear();
+    this.#processLog[Symbol.dispose]();
   }
 
   create(
@@ -110,7 +124,7 @@ export class Sandboxes implements SandboxEdge {
       ...facts,
       ...{ deadlineMs, onTimeout, autoResume, metadata, env, secretNames: Object.keys(secrets) },
       ...(attributes === undefined ? {} : { attributes }),
-      id: live.id,
+      ...{ id: live.id, sealedSecrets: this.#secrets.seal(live.id, secrets), endedBefore: [] },
       state: 'running',
       createdAt: now,
       startedAt: now,
@@ -131,9 +145,7 @@ export class Sandboxes implements SandboxEdge {
       await live.end('not written down');
       throw error;
     }
-    const entry = this.#adopt(record, live);
-    entry.secrets = secrets;
-    return this.#created(record);
+    return this.#created(this.#adopt(record, live, origin.kind === 'version' ? 'fresh' : 'copied').record);
   }
 
   async get(id: SandboxId): Promise<SandboxInfo> {
@@ -162,6 +174,7 @@ export class Sandboxes implements SandboxEdge {
     const entry = this.#require(id);
     const asked = this.#context.clock.now() + deadlineMs;
     const deadlineAt = onlyExtend ? Math.max(asked, entry.record.deadlineAt) : asked;
+    if (deadlineAt > this.#context.clock.now()) entry.deadlinePause?.abort();
     if (deadlineAt !== entry.record.deadlineAt)
       entry.update(
         { deadlineAt, deadlineMs, generation: entry.record.generation + 1 },
@@ -172,7 +185,7 @@ export class Sandboxes implements SandboxEdge {
 
   async kill(id: SandboxId): Promise<SandboxInfo> {
     const entry = this.#entries.get(id);
-    if (entry !== undefined) await this.#end(entry, killedVerdict('killed', this.#context.clock.now()));
+    if (entry !== undefined) await this.#end(entry, killedVerdict(this.#context.clock.now()));
     return this.get(id);
   }
 
@@ -309,7 +322,10 @@ export class Sandboxes implements SandboxEdge {
   #require(id: SandboxId): Entry {
     this.#requireOpen();
     const entry = this.#entries.get(id);
-    if (entry === undefined) throw this.#context.store.sandbox(id) === undefined ? unknown(id) : ended(id);
+    if (entry === undefined) {
+      const record = this.#context.store.sandbox(id);
+      throw record === undefined ? unknown(id) : ended(id, record.termination);
+    }
     entry.requireAlive();
     return entry;
   }
@@ -317,38 +333,80 @@ export class Sandboxes implements SandboxEdge {
   #add(record: SandboxRecord): Entry {
     const entry = new Entry(this.#context, record, this.#context.options);
     this.#entries.set(record.id, entry);
+    if (record.sealedSecrets !== null) this.#openSecrets(entry, record.sealedSecrets);
     return entry;
   }
 
-  #adopt(record: SandboxRecord, live: LiveMachine): Entry {
+  #openSecrets(entry: Entry, sealed: string): void {
+    const secrets = this.#secrets.open(entry.record.id, sealed);
+    if (secrets !== null) entry.secrets = secrets;
+    else
+      entry.update(
+        { sealedSecrets: null },
+        { type: 'secrets_lost', data: { names: entry.record.secretNames } },
+      );
+  }
+
+  #adopt(record: SandboxRecord, live: LiveMachine, past: Past['kind']): Entry {
     const entry = this.#add(record);
     entry.live = live;
-    this.#watch(entry, live);
+    this.#watch(entry, live, past);
     return entry;
   }
 
-  #watch(entry: Entry, live: LiveMachine): void {
+  #watch(entry: Entry, live: LiveMachine, past: Past['kind']): void {
     this.#context.onServing(live.id);
+    this.#watchProcesses(entry, live, past);
     void live.gone.then(async ({ exit }) => {
       // Whatever is being done notices by itself, and undoes or completes it.
       await entry.settled();
       if (entry.live !== live || this.#isClosed) return;
-      await this.#end(entry, machineVerdict(exit, this.#context.clock.now()));
+      const isPressed = await this.#pressure.hasKilled();
+      await this.#end(entry, machineVerdict(exit, this.#context.clock.now(), isPressed));
     });
+  }
+
+  #watchProcesses(entry: Entry, live: LiveMachine, kind: Past['kind']): void {
+    const { clock, store } = this.#context;
+    const { id } = entry.record;
+    const before = entry.processes;
+    before?.[Symbol.dispose]();
+    // Those of a machine that was rewound are gone with it.
+    if (kind === 'copied') this.#noteAll(entry, killedVerdict(clock.now(), 'the sandbox was rewound'));
+    this.#processLog.flush();
+    const told = new Set([...store.endedProcesses(id), ...entry.record.endedBefore]);
+    const onEndedBefore = (keys: readonly string[]) => {
+      if (keys.length > 0 && entry.state !== 'ended') entry.update({ endedBefore: [...keys] });
+    };
+    const past: Past =
+      kind === 'missed' ? { kind, told } : kind === 'copied' ? { kind, onEndedBefore } : { kind };
+    const onEnded = (ended: EndedProcess) => {
+      if (entry.processes === watch) this.#processLog.note(id, ended);
+    };
+    const watch = new ProcessWatch(live.channel, { clock, onEnded }, past);
+    entry.processes = watch;
+  }
+
+  #noteAll(entry: Entry, termination: Termination): void {
+    for (const process of entry.processes?.running ?? [])
+      this.#processLog.note(entry.record.id, { ...process, exitCode: null, signal: null, termination });
   }
 
   /** The record first: what is left of the machine after a crash belongs to nobody then, and the next edge removes it. */
   async #end(entry: Entry, termination: Termination): Promise<void> {
-    entry.ending.abort(ended(entry.record.id));
+    entry.ending.abort(ended(entry.record.id, termination));
     await entry.settled();
     if (entry.state === 'ended') return;
     const { pausedAs } = entry.record;
+    this.#noteAll(entry, termination);
+    this.#processLog.flush();
+    entry.processes?.[Symbol.dispose]();
     entry.update(
-      { state: 'ended', termination, machine: null, pausedAs: null },
+      { state: 'ended', termination, machine: null, pausedAs: null, sealedSecrets: null },
       { type: 'ended', data: { termination } },
       { removedSnapshots: pausedAs === null ? [] : [pausedAs] },
     );
-    entry.gate.end(ended(entry.record.id));
+    entry.gate.end(ended(entry.record.id, termination));
     const { live } = entry;
     entry.live = null;
     this.#entries.delete(entry.record.id);
@@ -411,6 +469,7 @@ export class Sandboxes implements SandboxEdge {
   async #sweep(): Promise<void> {
     const { clock, options, store } = this.#context;
     store.forget(clock.now() - options.keepEndedMs);
+    await this.#pressure.sample();
     await keepDeadlines(this.#context, this.#entries.values(), (entry, termination) =>
       this.#end(entry, termination),
     );

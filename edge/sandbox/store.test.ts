@@ -20,7 +20,16 @@ const id = (letter: string) => letter.repeat(20);
 const sandbox = (letter: string, changes: Partial<SandboxRecord> = {}): SandboxRecord => ({
   ...{ id: id(letter), origin, base: '1-2', state: 'running', createdAt: 1, startedAt: 1, deadlineMs: 5 },
   ...{ deadlineAt: 6, generation: 1, onTimeout: 'kill', autoResume: false, metadata: {}, env: {} },
-  ...{ secretNames: [], parent: null, basis: null, start: 'ready', termination: null, machine: null },
+  ...{
+    secretNames: [],
+    sealedSecrets: null,
+    endedBefore: [],
+    parent: null,
+    basis: null,
+    start: 'ready',
+    termination: null,
+    machine: null,
+  },
   ...{ pausedAs: null, network: null },
   ...changes,
 });

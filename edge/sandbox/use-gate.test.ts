@@ -84,7 +84,7 @@ test('a caller that goes away does not wait, and an ended sandbox lets nobody in
   leaving.abort();
   await entering;
   const waiting = assert.rejects(gate.enter(never), { code: 'sandbox_not_found' });
-  gate.end(ended('x'));
+  gate.end(ended('x', null));
   await waiting;
   await assert.rejects(gate.enter(never), { code: 'sandbox_not_found' });
 });

@@ -37,4 +37,5 @@ export const processInfo = (status: GuestStatus): ProcessStatusInfo => ({
   stdoutBytes: status.stdoutBytes ?? 0,
   stderrBytes: status.stderrBytes ?? 0,
   stdinBytes: status.stdinBytes ?? 0,
+  termination: status.termination ?? null,
 });

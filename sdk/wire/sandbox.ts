@@ -67,7 +67,9 @@ export const createSandboxRequestSchema = z.strictObject({
   env: environmentSchema.default({}).describe('seen by every command'),
   secrets: environmentSchema
     .default({})
-    .describe('like env, but never stored on disk nor shown again; gone from children unless given again'),
+    .describe(
+      'like env, but stored only sealed under a key of the node and never shown again; gone from children unless given again',
+    ),
   attributes: attributesSchema.optional().describe('kept for the door that made it; means nothing here'),
   network: networkRulesSchema.optional().describe('rules instead of those of the template'),
 });
@@ -168,14 +170,22 @@ export const sandboxEventSchema = z.strictObject({
     'paused',
     'resuming',
     'resumed',
+    'snapshotting',
     'snapshotted',
+    'rewinding',
     'rewound',
+    'settled',
+    'secrets_lost',
     'deadline_changed',
     'network_changed',
     'ended',
     'process_ended',
   ]),
-  data: z.record(z.string(), z.unknown()),
+  data: z
+    .record(z.string(), z.unknown())
+    .describe(
+      '`termination` for ended and process_ended; `state`, `after` and on failure `error` for settled, which says that a change is over',
+    ),
 });
 export type SandboxEvent = z.infer<typeof sandboxEventSchema>;
 
@@ -200,6 +210,7 @@ export const processStatusSchema = z.strictObject({
   stdoutBytes: z.number().int(),
   stderrBytes: z.number().int(),
   stdinBytes: z.number().int(),
+  termination: terminationSchema.nullable().describe('how it ended; null while it runs'),
 });
 export const startProcessRequestSchema = z
   .strictObject({
