@@ -65,23 +65,23 @@ export const debianPackage = z
 /** A whole number with both bounds inclusive. */
 export const whole = (min: number, max: number) => z.int().min(min).max(max);
 
-const hostRule = /^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/;
+const hostRule = /^(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/;
 const groupRule = /^[a-z][a-z0-9-]{0,62}$/;
 
 function isAddressRange(text: string): boolean {
-  const [address = '', prefix, ...rest] = text.split('/');
-  const family = isIP(address.replace(/^\[(.*)\]$/, '$1'));
+  const [address = '', prefix, ...rest] = text.replace(/^\[([^\]]*)\]/, '$1').split('/');
+  const family = isIP(address);
   if (family === 0 || rest.length > 0) return false;
   if (prefix === undefined) return true;
   return /^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128);
 }
 
-/** Key of a network rule: a group (`pypi`), a host or an address range, the latter two with an optional `:port`. */
+/** Key of a network rule: a group (`pypi`), or a host, an address range or `*` (all), each with an optional `:port`. */
 export function isNetworkRule(text: string): boolean {
   if (text.length > 280) return false;
-  if (groupRule.test(text) || isAddressRange(text)) return true;
+  if (text === '*' || groupRule.test(text) || isAddressRange(text)) return true;
   const colon = text.lastIndexOf(':');
   const [target, port] = colon === -1 ? [text, undefined] : [text.slice(0, colon), text.slice(colon + 1)];
   if (port !== undefined && !(/^[1-9]\d{0,4}$/.test(port) && Number(port) <= 65535)) return false;
-  return hostRule.test(target) || isAddressRange(target);
+  return target === '*' || hostRule.test(target) || isAddressRange(target);
 }
