@@ -43,17 +43,23 @@ const metricsSchema = z.strictObject({
 
 const stdinSchema = z.strictObject({ offset: count });
 
+/** Special files and odd clocks have values beyond what a number holds exactly: they are told as the nearest that it does. */
+const bounded = z
+  .number()
+  .transform((value) => Math.min(Number.MAX_SAFE_INTEGER, Math.max(Number.MIN_SAFE_INTEGER, value)))
+  .pipe(z.int());
+
 const rowSchema = z.strictObject({
   path: text(16_384),
   name: text(4_096),
   type: z.enum(['file', 'directory', 'symlink', 'fifo', 'socket', 'device']),
-  size: count,
+  size: bounded.pipe(count),
   mode: z.int().min(0).max(0o7777),
   uid: count,
   gid: count,
   user: text(64),
   group: text(64),
-  mtimeMs: z.int(),
+  mtimeMs: bounded,
   target: text(16_384).optional(),
   attributes: z.record(text(1024), text(16_384)).optional(),
 });

@@ -147,6 +147,21 @@ describe('a guest that lies', () => {
     await assert.rejects(channel.ping(soon()), (error) => isGatewayError(error, 'internal'));
   });
 
+  it('has a file that is larger than a number can tell, and the listing goes on (/proc/kcore is 64 PiB)', async () => {
+    const row = { name: 'x', type: 'file', mode: 0o400, uid: 0, gid: 0, user: 'root', group: 'root' };
+    const rows = ['72057594037927936', '9223372036854775807', '7'].map(
+      (size) => `${JSON.stringify({ ...row, path: '/x' }).slice(0, -1)},"size":${size},"mtimeMs":-9e18}\n`,
+    );
+    await using guest = await fakeGuest(answering(200, rows.join('')));
+    await using channel = await guest.connect();
+    const sizes: number[] = [];
+    for await (const { size, mtimeMs } of await channel.listFiles('/proc', soon())) {
+      sizes.push(size);
+      assert.equal(mtimeMs, Number.MIN_SAFE_INTEGER);
+    }
+    assert.deepEqual(sizes, [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, 7]);
+  });
+
   it('sends an endless line, or a body without end, and is cut off', async () => {
     await using guest = await fakeGuest((stream) => {
       stream.respond({ ':status': 200 });
