@@ -49,6 +49,7 @@ export async function openBareVmm(
     version,
     restorable,
     verdict: vmm.verdict,
+    fingerprint: vmm.fingerprint,
     /** `changes` to the version are those of the measurement, such as leaving out a hook. */
     source(changes: Partial<RestorableVersion> = {}, own: Partial<SourceDeps> = {}): BareSource {
       const source = createMachineSource({ ...deps, ...own }, { ...restorable, ...changes });

@@ -30,12 +30,19 @@ export const startBenchNode = async (): Promise<RunningService> =>
   up({ dataDirectory: await benchDirectory(), listen: '127.0.0.1:0', logLevel: 'error', onStep: () => {} });
 
 /** Publishes an example, changed as wanted; quick when the version is there already. */
-export async function publishExample(
+export const publishExample = (
   service: RunningService,
   example: string,
   changes: Record<string, unknown> = {},
+): Promise<VersionDigest> => publishFolder(service, join('templates/examples', example), changes);
+
+/** The same for any template folder of the checkout. */
+export async function publishFolder(
+  service: RunningService,
+  path: string,
+  changes: Record<string, unknown> = {},
 ): Promise<VersionDigest> {
-  const folder = join(root, 'templates/examples', example);
+  const folder = join(root, path);
   const definition = parseDefinition({
     ...JSON.parse(await readFile(join(folder, 'template.json'), 'utf8')),
     ...changes,

@@ -7,10 +7,11 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { cp, mkdtemp, open, readFile, rm } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Qmp } from './qmp.ts';
 
 /** Read off a blank VMM of the product. */
 export interface FloorRecipe {
@@ -22,51 +23,6 @@ export interface FloorRecipe {
   readonly inherited: readonly string[];
   readonly statePath: string;
   readonly token: string;
-}
-
-async function connected(path: string): Promise<Socket> {
-  for (const deadline = Date.now() + 10_000; ; ) {
-    if (Date.now() > deadline) throw new Error(`nothing listens on ${path}`);
-    const socket = connect(path);
-    try {
-      await once(socket, 'connect');
-      return socket;
-    } catch {
-      await sleep(1);
-    }
-  }
-}
-
-class Qmp {
-  readonly #socket: Socket;
-  #text = '';
-  #wake = Promise.withResolvers<void>();
-  readonly #messages: Record<string, unknown>[] = [];
-
-  constructor(socket: Socket) {
-    this.#socket = socket;
-    socket.setEncoding('utf8').on('data', (chunk: string) => {
-      this.#text += chunk;
-      const lines = this.#text.split('\n');
-      this.#text = lines.pop() ?? '';
-      this.#messages.push(...lines.filter(Boolean).map((line) => JSON.parse(line)));
-      this.#wake.resolve();
-      this.#wake = Promise.withResolvers();
-    });
-  }
-
-  async next(isWanted: (message: Record<string, unknown>) => boolean): Promise<Record<string, unknown>> {
-    for (;;) {
-      const index = this.#messages.findIndex(isWanted);
-      if (index >= 0) return this.#messages.splice(0, index + 1).at(-1)!;
-      await this.#wake.promise;
-    }
-  }
-
-  async execute(command: string, args: object = {}): Promise<void> {
-    this.#socket.write(`${JSON.stringify({ execute: command, arguments: args })}\n`);
-    await this.next((message) => 'return' in message);
-  }
 }
 
 /** One bare restore. @returns milliseconds from state to the agent's greeting, and to its first answer to a request */
@@ -85,9 +41,7 @@ export async function measureFloor(
       stdio: ['ignore', 'ignore', 'inherit', ...files.map((file) => file.fd)],
     });
     await Promise.all(files.map((file) => file.close()));
-    const qmp = new Qmp(await connected(join(directory, 'qmp.sock')));
-    await qmp.next((message) => 'QMP' in message);
-    await qmp.execute('qmp_capabilities');
+    const qmp = await Qmp.open(join(directory, 'qmp.sock'));
     await qmp.execute('migrate-set-capabilities', {
       capabilities: ['events', 'x-ignore-shared'].map((capability) => ({ capability, state: true })),
     });

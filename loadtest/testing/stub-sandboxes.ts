@@ -109,7 +109,7 @@ export function createStubSandboxes(faults: SandboxFaults = {}) {
   };
   const exited = (id: string): ProcessStatusInfo => ({
     ...{ id, pid: 1, state: 'exited', exitCode: 0, signal: null, isTimedOut: false, isOutOfMemory: false },
-    ...{ stdoutBytes: 0, stderrBytes: 0, stdinBytes: 0 },
+    ...{ stdoutBytes: 0, stderrBytes: 0, stdinBytes: 0, termination: null },
   });
   const snapshotOf = (sandbox: string, files: Files): SnapshotInfo => {
     const id = newMachineId(node);
