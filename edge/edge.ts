@@ -24,6 +24,7 @@ import type { EdgeConfig } from './config.ts';
 import type { ConnectOptions, SandboxChannel } from './guest/index.ts';
 import { createInvoker, type LeaseSource } from './invoke/invoker.ts';
 import { LogCollector } from './logs/collector.ts';
+import { announceRefusals, refusalLines } from './logs/network-lines.ts';
 import { MachineRegistry } from './machine/registry.ts';
 import { versionNetworks } from './machine/version-network.ts';
 import { createEdgeMetrics } from './metrics.ts';
@@ -77,7 +78,9 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
   const logs = new LogCollector(clock, {
     directory: deps.logsDirectory,
     maxBytesPerMachine: config.logBytes,
+    kept: (request) => refusalLines(deps.networks, request),
   });
+  const unwatch = announceRefusals(deps.networks, logs);
   const machines = new MachineRegistry({
     node: deps.node,
     nameOf: (digest) => serving.nameOf(digest),
@@ -170,12 +173,14 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
       maxMachines: config.maxMachines,
       versions: serving.size,
       startedAt,
+      network: deps.networks.describe(),
     };
   }
 
   const dispose = async () => {
     isDraining = true;
     stopping.abort(new GatewayError('draining', 'the node is stopping', { component: 'edge' }));
+    unwatch();
     await keeping.close();
     const { leftBehind } = await pools.dispose();
     if (leftBehind > 0) log.error({ machines: leftBehind }, 'machines left behind');

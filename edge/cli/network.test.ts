@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { isGatewayError } from '../../sdk/index.ts';
-import { networkCommand, parseDestination } from './network.ts';
+import { networkCommand } from './network.ts';
+import { parseDestination } from './network-destination.ts';
 
 async function run(network: unknown, ...rest: string[]): Promise<{ output: string; code: number }> {
   const folder = await mkdtemp(join(tmpdir(), 'sg-'));
@@ -14,7 +15,9 @@ async function run(network: unknown, ...rest: string[]): Promise<{ output: strin
     const stdout = new PassThrough();
     let code = 0;
     const command = networkCommand({
-      context: { workingDirectory: folder, stdout },
+      context: { workingDirectory: folder, stdout, interrupted: new AbortController().signal },
+      client: () => assert.fail('a folder needs no gateway'),
+      snapgate: () => assert.fail('a folder needs no gateway'),
       setExitCode: (value) => {
         code = value;
       },

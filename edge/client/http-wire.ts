@@ -85,7 +85,7 @@ export const servingAnswerSchema = z.array(z.strictObject({ digest, error: z.str
 export const logRequestSchema = z.strictObject({
   digests: z.array(digest).max(100_000),
   machine: machineId.optional(),
-  streams: z.array(logLineSchema.shape.stream).max(3),
+  streams: z.array(logLineSchema.shape.stream).max(4),
   tail: z.number().int().min(0),
   follow: z.boolean(),
 });

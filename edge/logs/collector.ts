@@ -15,6 +15,8 @@ import { MachineLog, pruneLogs, readLogs } from './machine-log.ts';
 export interface LogCollectorOptions {
   readonly directory: string;
   readonly maxBytesPerMachine: number;
+  /** Lines that are kept elsewhere, such as those of the stream `network`. */
+  readonly kept?: (request: LogRequest) => Promise<LogLine[]>;
 }
 
 interface Tagged {
@@ -30,7 +32,7 @@ export class LogCollector {
   readonly #clock: Clock;
   readonly #options: LogCollectorOptions;
   readonly #live = new EventEmitter<{ line: [Tagged] }>().setMaxListeners(0);
-  readonly #alive = new Map<MachineId, Machine>();
+  readonly #alive = new Map<MachineId, { readonly machine: Machine; readonly log: MachineLog }>();
 
   constructor(clock: Clock, options: LogCollectorOptions) {
     this.#clock = clock;
@@ -45,7 +47,7 @@ export class LogCollector {
       { directory, machine: machine.id, maxBytes: this.#options.maxBytesPerMachine },
       (line) => this.#live.emit('line', { digest: machine.digest, line }),
     );
-    this.#alive.set(machine.id, machine);
+    this.#alive.set(machine.id, { machine, log });
     const ended = new AbortController();
     const follow = async (stream: 'stdout' | 'stderr', offset: number) => {
       const output = await machine.channel.processOutput(serviceId, stream, {
@@ -73,6 +75,11 @@ export class LogCollector {
     });
   }
 
+  /** Gives a line that is kept elsewhere to those who follow. */
+  announce(digest: VersionDigest, line: LogLine): void {
+    this.#live.emit('line', { digest, line });
+  }
+
   /** History first (with the present console of live machines, where wanted), then live lines when asked to follow. */
   async *read(request: LogRequest): AsyncGenerator<LogLine> {
     const { digests, machine, streams, tail } = request;
@@ -81,6 +88,10 @@ export class LogCollector {
     const live = request.follow
       ? on(this.#live, 'line', { signal: request.signal, highWaterMark: followerBacklog })
       : null;
+    const alive = [...this.#alive.values()].filter(
+      (one) => digests.includes(one.machine.digest) && (machine === undefined || one.machine.id === machine),
+    );
+    await Promise.all(alive.map(({ log }) => log.flush()));
     for (const digest of digests) {
       yield* await readLogs(this.#directoryOf(digest), {
         streams,
@@ -89,11 +100,9 @@ export class LogCollector {
       });
     }
     if (streams.includes('console')) {
-      for (const one of this.#alive.values()) {
-        if (digests.includes(one.digest) && (machine === undefined || one.id === machine))
-          yield* await this.#consoleOf(one, tail);
-      }
+      for (const one of alive) yield* await this.#consoleOf(one.machine, tail);
     }
+    yield* (await this.#options.kept?.(request)) ?? [];
     if (live === null) return;
     try {
       for await (const [{ digest, line }] of live as AsyncIterable<[Tagged]>) {

@@ -12,6 +12,8 @@ export interface MachineLogOptions {
 
 /** A line longer than this is cut into several. */
 const maxLineBytes = 8 * 1024;
+/** Lines are written together: a function that logs each request must not cost each request a file operation on our thread. */
+const gatherMs = 100;
 /** Logs of ended machines kept per version, for looking at a crash afterwards. */
 const keptLogs = 32;
 
@@ -29,6 +31,8 @@ export class MachineLog {
   #bytes = 0;
   #queue: Promise<void> = Promise.resolve();
   #pending: string[] = [];
+  #cancelFlush: (() => void) | undefined;
+  #hasDirectory = false;
   droppedLines = 0;
 
   constructor(clock: Clock, options: MachineLogOptions, onLine: (line: LogLine) => void) {
@@ -54,6 +58,14 @@ export class MachineLog {
   async close(): Promise<void> {
     for (const [stream, rest] of this.#partial) if (rest !== '') this.#add(stream, rest);
     this.#partial.clear();
+    await this.flush();
+  }
+
+  /** Writes what was gathered, so that a reader of the files finds it, and waits for the disk. Never fails. */
+  async flush(): Promise<void> {
+    this.#cancelFlush?.();
+    this.#cancelFlush = undefined;
+    if (this.#pending.length > 0) this.#queue = this.#queue.then(() => this.#append());
     await this.#queue;
   }
 
@@ -66,16 +78,18 @@ export class MachineLog {
       return;
     }
     this.#pending.push(JSON.stringify(line));
-    if (this.#pending.length === 1) this.#queue = this.#queue.then(() => this.#flush());
+    this.#cancelFlush ??= this.#clock.schedule(gatherMs, () => void this.flush());
   }
 
-  async #flush(): Promise<void> {
+  async #append(): Promise<void> {
     const lines = this.#pending;
+    if (lines.length === 0) return;
     this.#pending = [];
     const text = `${lines.join('\n')}\n`;
     const path = join(this.#options.directory, `${this.#options.machine}${suffix}`);
     try {
-      await mkdir(this.#options.directory, { recursive: true, mode: 0o700 });
+      if (!this.#hasDirectory) await mkdir(this.#options.directory, { recursive: true, mode: 0o700 });
+      this.#hasDirectory = true;
       if (this.#bytes + text.length > this.#options.maxBytes / 2) {
         await rename(path, `${path}.1`).catch(() => {});
         this.#bytes = 0;
@@ -83,6 +97,7 @@ export class MachineLog {
       await appendFile(path, text, { mode: 0o600 });
       this.#bytes += text.length;
     } catch {
+      this.#hasDirectory = false;
       this.droppedLines += lines.length;
     }
   }

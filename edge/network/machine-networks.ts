@@ -52,6 +52,8 @@ export interface AttachedSlot {
 export interface MachineNetworks extends AsyncDisposable {
   /** Throws `host_not_ready` with the command that changes it. */
   requireSupport(): void;
+  /** Why this host can't enforce rules, null where it can; and what of the floor its operator lets rules open. */
+  describe(): { readonly lack: string | null; readonly permittedRanges: string[] };
   /** Rules that name a range which the floor shuts on this node, as their author wrote them. */
   shut(rules: NetworkRules): string[];
   /**
@@ -72,8 +74,8 @@ export interface MachineNetworks extends AsyncDisposable {
   detach(machine: MachineId): Promise<void>;
   /** What was refused, after a look at what the kernel refused by itself. */
   refusals(filter: RefusalFilter, tail?: number): Promise<NetworkRefusal[]>;
-  /** New ones, until the signal. */
-  follow(filter: RefusalFilter, signal: AbortSignal): AsyncIterable<NetworkRefusal>;
+  /** Calls back for each new one with the digest of its version; the answer ends it. */
+  watch(listener: (refusal: NetworkRefusal, digest: string) => void): () => void;
   stats(): SlotPoolStats & { readonly refusals: number };
 }
 
@@ -87,8 +89,7 @@ interface Entry {
 }
 
 /** The kernel's memory of refusals is looked at this often; it forgets after a minute. */
-const lookMs = 20_000;
-const lookWhileFollowedMs = 1_000;
+const lookMs = 5_000;
 
 export function createMachineNetworks(
   deps: MachineNetworksDeps,
@@ -99,12 +100,7 @@ export function createMachineNetworks(
   let kept: number[] = [];
   let opened: Promise<SlotPool> | null = null;
   let pool: SlotPool | null = null;
-  let followers = 0;
-  let lookedAt = 0;
-  const timer = setInterval(() => {
-    if (deps.now() - lookedAt < (followers > 0 ? 0 : lookMs)) return;
-    void look();
-  }, lookWhileFollowedMs);
+  const timer = setInterval(() => void look(), lookMs);
   timer.unref();
 
   function requireSupport(): void {
@@ -128,7 +124,6 @@ export function createMachineNetworks(
   }
 
   async function look(): Promise<void> {
-    lookedAt = deps.now();
     for (const { session } of [...entries.values()])
       await session?.lookAtKernel().catch((error: unknown) => deps.onError(error, 'refusals not read'));
   }
@@ -158,6 +153,10 @@ export function createMachineNetworks(
 
   return {
     requireSupport,
+    describe: () => ({
+      lack: deps.lack?.message ?? null,
+      permittedRanges: deps.floor.permitted.map(({ text }) => text),
+    }),
     shut: ({ rules }) =>
       rules.flatMap(({ text, target, verdict }) =>
         verdict === 'allow' &&
@@ -226,14 +225,7 @@ export function createMachineNetworks(
       await look();
       return log.read(filter, tail);
     },
-    async *follow(filter, signal) {
-      followers += 1;
-      try {
-        yield* log.follow(filter, signal);
-      } finally {
-        followers -= 1;
-      }
-    },
+    watch: (listener) => log.watch(listener),
     stats: () => ({
       ...(pool?.stats() ?? { ready: 0, used: 0, preparing: 0, failures: 0 }),
       refusals: log.total,

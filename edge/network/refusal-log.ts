@@ -1,5 +1,4 @@
 /** What the rules of this node's machines refused lately: bounded, in memory, for events and for who follows. */
-import { EventEmitter, on } from 'node:events';
 import type { NetworkRefusal } from '../../sdk/index.ts';
 
 /** Which refusals are wanted; what is left out is not asked. */
@@ -15,8 +14,6 @@ const keptPerMachine = 200;
 const keptMachines = 256;
 /** The same again within this time is counted. */
 const repetitionMs = 10_000;
-/** What a slow follower may lag behind before it misses some. */
-const followerBacklog = 1000;
 
 interface Kept {
   readonly digest: string;
@@ -25,7 +22,7 @@ interface Kept {
 
 export class RefusalLog {
   readonly #machines = new Map<string, Kept>();
-  readonly #live = new EventEmitter<{ refusal: [NetworkRefusal, string] }>().setMaxListeners(0);
+  readonly #watchers = new Set<(refusal: NetworkRefusal, digest: string) => void>();
   #total = 0;
 
   /** All that was ever refused, repetitions included; for metrics. */
@@ -52,7 +49,7 @@ export class RefusalLog {
       const [oldest] = this.#machines.keys();
       if (oldest !== undefined) this.#machines.delete(oldest);
     }
-    this.#live.emit('refusal', refusal, digest);
+    for (const watcher of this.#watchers) watcher(refusal, digest);
   }
 
   /** The latest `tail` of each machine, in order of time. */
@@ -64,18 +61,10 @@ export class RefusalLog {
     return found.sort((a, b) => a.at - b.at);
   }
 
-  /** From now on, each when it is first refused. Ends with the signal. */
-  async *follow(filter: RefusalFilter, signal: AbortSignal): AsyncGenerator<NetworkRefusal> {
-    try {
-      for await (const [refusal, digest] of on(this.#live, 'refusal', {
-        signal,
-        highWaterMark: followerBacklog,
-      }) as AsyncIterable<[NetworkRefusal, string]>) {
-        if (isWanted(filter, refusal, digest)) yield refusal;
-      }
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
+  /** Calls back for each that is no repetition, from now on; the answer ends it. */
+  watch(listener: (refusal: NetworkRefusal, digest: string) => void): () => void {
+    this.#watchers.add(listener);
+    return () => this.#watchers.delete(listener);
   }
 }
 

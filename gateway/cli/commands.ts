@@ -129,6 +129,22 @@ export const commandEntries: readonly CommandEntry[] = [
     load: async (deps) => (await import('./logs.ts')).logsCommand(await connected(deps)),
   },
   {
+    name: 'network',
+    summary: 'explain, show and change network rules',
+    group: look,
+    remote: 'all',
+    async load({ context, flags, setExitCode }) {
+      const [{ networkCommand }, { connect, findConnection }, { Snapgate }] = await Promise.all([
+        import('../../edge/cli/index.ts'),
+        import('./connection.ts'),
+        import('../../sdk/index.ts'),
+      ]);
+      const client = () => connect(flags(), context);
+      const snapgate = () => new Snapgate(findConnection(flags(), context));
+      return networkCommand({ context, setExitCode, client, snapgate });
+    },
+  },
+  {
     name: 'keys',
     summary: 'make, list and withdraw API keys',
     group: manage,
@@ -143,9 +159,10 @@ export const commandEntries: readonly CommandEntry[] = [
     async load({ context, flags, setExitCode }) {
       const { loadtestCommand } = await import('../../loadtest/index.ts');
       const { findConnection } = await import('./connection.ts');
+      const simulator = async () => (await import('./pool-simulator.ts')).poolSimulator;
       const { stdout, stderr, interrupted } = context;
       const connection = () => findConnection(flags(), context);
-      return loadtestCommand({ stdout, stderr, interrupted, setExitCode, connection, simulator: null });
+      return loadtestCommand({ stdout, stderr, interrupted, setExitCode, connection, simulator });
     },
   },
 ];

@@ -11,18 +11,20 @@ interface Deps {
 interface Flags {
   readonly follow?: boolean;
   readonly console?: boolean;
+  readonly network?: boolean;
   readonly machine?: string;
   readonly tail: number;
   readonly json?: boolean;
 }
 
-/** `snapgate logs`: what functions printed, or with `--console` what their kernels did. */
+/** `snapgate logs`: what functions printed, or with `--console` what their kernels did, or with `--network` what rules refused. */
 export function logsCommand({ context, client }: Deps): Command {
   return new Command('logs')
     .description('show what a function printed on stdout and stderr')
     .argument('<template>', 'NAME, NAME@VERSION or NAME@ALIAS')
     .option('-f, --follow', 'go on with new lines until Ctrl-C')
     .option('--console', "the machine's console (kernel, agent) instead")
+    .option('--network', 'what network rules refused instead')
     .option('--machine <id>', 'only this machine')
     .option('-n, --tail <lines>', 'lines of history per machine', wholeNumber(0, 10_000), 100)
     .option('--json', 'print NDJSON, one line of the log each')
@@ -32,7 +34,7 @@ export function logsCommand({ context, client }: Deps): Command {
         template,
         ...(version === undefined ? {} : { version }),
         ...(flags.machine === undefined ? {} : { machine: flags.machine }),
-        streams: flags.console ? ['console'] : ['stdout', 'stderr'],
+        streams: streamsOf(flags),
         tail: flags.tail,
         follow: flags.follow ?? false,
         signal: context.interrupted,
@@ -40,6 +42,14 @@ export function logsCommand({ context, client }: Deps): Command {
       const render = flags.json ? (line: LogLine) => JSON.stringify(line) : renderLogLine;
       for await (const line of lines) await write(context.stdout, `${render(line)}\n`);
     });
+}
+
+function streamsOf({ console, network }: Flags): LogLine['stream'][] {
+  const instead: LogLine['stream'][] = [
+    ...(console ? (['console'] as const) : []),
+    ...(network ? (['network'] as const) : []),
+  ];
+  return instead.length > 0 ? instead : ['stdout', 'stderr'];
 }
 
 /**

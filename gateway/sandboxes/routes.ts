@@ -5,6 +5,7 @@ import { eventRoutes } from './events.ts';
 import { fileRoutes } from './files.ts';
 import { idempotent } from './idempotent.ts';
 import { lifecycleRoutes } from './lifecycle.ts';
+import { networkRoutes } from './network.ts';
 import { processRoutes } from './processes.ts';
 import type { SandboxRouteDeps } from './router.ts';
 import { snapshotRoutes } from './snapshots.ts';
@@ -23,6 +24,7 @@ export function sandboxRoutes(deps: SandboxRouteDeps): OpenAPIHono<ApiEnv> {
   for (const path of keyed) router.use(path, idempotent(deps.idempotency));
   router.route('/', lifecycleRoutes(deps));
   router.route('/', snapshotRoutes(deps));
+  router.route('/', networkRoutes(deps));
   router.route('/', eventRoutes(deps));
   router.route('/', processRoutes(deps));
   router.route('/', fileRoutes(deps));

@@ -9,7 +9,9 @@ import {
   processListSchema,
   processStatusSchema,
   type SandboxInfo,
+  type SandboxNetwork,
   type SnapshotInfo,
+  sandboxNetworkSchema,
   sandboxSchema,
   snapshotSchema,
   type TerminalSize,
@@ -190,6 +192,22 @@ export class Sandbox implements AsyncDisposable {
   ): Promise<SandboxInfo> {
     const body = { deadlineMs, onlyExtend: call.onlyExtend };
     return this.#note(await this.#calls.put(sandboxSchema, `${this.#path}/deadline`, body, call));
+  }
+
+  /** Network rules in force, and what they refused lately. */
+  network(call: Calling = {}): Promise<SandboxNetwork> {
+    return this.#calls.get(sandboxNetworkSchema, `${this.#path}/network`, call);
+  }
+
+  /**
+   * Replaces all its network rules while it runs, and cuts connections that are no longer allowed; null: its template's again.
+   * @throws GatewayError `invalid_request` for rules that mean nothing, `conflict` when its template has no network card
+   */
+  async setNetwork(
+    rules: Readonly<Record<string, boolean>> | null,
+    call: Calling = {},
+  ): Promise<SandboxInfo> {
+    return this.#note(await this.#calls.put(sandboxSchema, `${this.#path}/network`, { rules }, call));
   }
 
   /** Ends it, whatever its state. Doing so again changes nothing. */

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { templateNamePattern } from '../ids.ts';
 import { startTypes } from '../invocation.ts';
+import { networkRefusalSchema } from './network.ts';
 
 const epochMs = z.number().int().nonnegative().describe('instant, epoch milliseconds');
 const milliseconds = z.number().nonnegative();
@@ -145,6 +146,12 @@ export const nodeSchema = z.strictObject({
   maxMachines: z.number().int(),
   versions: z.number().int(),
   startedAt: epochMs,
+  network: z
+    .strictObject({
+      lack: z.string().nullable().describe('why it can not enforce network rules; null: it can'),
+      permittedRanges: z.array(z.string()).describe('ranges of the floor that rules may open here'),
+    })
+    .optional(),
 });
 export type NodeInfo = z.infer<typeof nodeSchema>;
 
@@ -165,8 +172,9 @@ export type CreatedKey = z.infer<typeof createdKeySchema>;
 export const logLineSchema = z.strictObject({
   at: epochMs,
   machine: z.string(),
-  stream: z.enum(['stdout', 'stderr', 'console']),
+  stream: z.enum(['stdout', 'stderr', 'console', 'network']),
   text: z.string(),
+  network: networkRefusalSchema.optional().describe('what was refused, in lines of the stream network'),
 });
 export type LogLine = z.infer<typeof logLineSchema>;
 
@@ -193,7 +201,7 @@ export const logQuerySchema = z.strictObject({
   version: z.string().max(80).optional().describe('a version or an alias; default: all versions'),
   machine: z.string().max(20).optional(),
   stream: z
-    .union([logLineSchema.shape.stream, z.array(logLineSchema.shape.stream).max(3)])
+    .union([logLineSchema.shape.stream, z.array(logLineSchema.shape.stream).max(4)])
     .optional()
     .describe('may be repeated; default: stdout and stderr'),
   tail: z.coerce.number().int().min(0).max(10_000).default(100).describe('lines of history per machine'),

@@ -2,7 +2,7 @@ import { Command, Option } from 'commander';
 import { wholeNumber } from '../command-options.ts';
 import { write, writeJson } from '../context.ts';
 import type { SandboxCommandDeps } from './deps.ts';
-import { keyValue } from './pairs.ts';
+import { keyValue, networkRule } from './pairs.ts';
 
 interface Flags {
   readonly snapshot?: string;
@@ -11,6 +11,7 @@ interface Flags {
   readonly autoResume?: boolean;
   readonly metadata: Readonly<Record<string, string>>;
   readonly env: Readonly<Record<string, string>>;
+  readonly network?: Readonly<Record<string, boolean>>;
   readonly json?: boolean;
 }
 
@@ -27,6 +28,11 @@ export function createCommand({ context, snapgate }: SandboxCommandDeps): Comman
     .option('--auto-resume', 'a request to it wakes it from pause')
     .option('-m, --metadata <key=value>', 'may be repeated', keyValue, {})
     .option('-e, --env <key=value>', 'seen by every command; may be repeated', keyValue, {})
+    .option(
+      '--network <rule>',
+      'a network rule instead of those of its template, or !RULE; may be repeated',
+      networkRule,
+    )
     .option('--json', 'print JSON, with the token')
     .action(async (template: string | undefined, flags: Flags) => {
       const { snapshot, deadlineMs, onTimeout, autoResume = false, metadata, env } = flags;
@@ -38,6 +44,7 @@ export function createCommand({ context, snapgate }: SandboxCommandDeps): Comman
         autoResume,
         metadata: { ...metadata },
         env: { ...env },
+        ...(flags.network === undefined ? {} : { network: { ...flags.network } }),
         signal: context.interrupted,
       });
       if (flags.json) await writeJson(context, { ...sandbox.info, token: sandbox.token });

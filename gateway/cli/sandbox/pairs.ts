@@ -9,3 +9,9 @@ export function keyValue(
   if (at < 1) throw new InvalidArgumentError('It is given as KEY=VALUE.');
   return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
 }
+
+/** Parser of an option that is a network rule, with `!` in front of what is refused, and may be given several times. */
+export const networkRule = (
+  text: string,
+  before: Readonly<Record<string, boolean>> = {},
+): Readonly<Record<string, boolean>> => ({ ...before, [text.replace(/^!/, '')]: !text.startsWith('!') });
