@@ -3,6 +3,7 @@ export type {
   SimulatedArrival,
   SimulatedNode,
   SimulationReport,
+  SimulationRequest,
 } from './capacity/simulator-port.ts';
 export { loadtestCommand } from './cli/command.ts';
 export { type LoadtestDeps, loadtestExitCodes } from './cli/context.ts';

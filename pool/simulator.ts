@@ -25,7 +25,7 @@ export interface SimulationOptions {
   readonly concurrentRestores: number;
   readonly templates: number;
   /** Nodes a template is served on; a call goes to the one with most room, and when refused to the next. */
-  readonly nodesPerTemplate: number;
+  readonly nodesPerTemplate: number | ((template: number) => number);
   readonly poolOf: (template: number) => PoolOptions;
   readonly costs: MachineCosts;
 }
@@ -58,7 +58,7 @@ const digestOf = (index: number): VersionDigest =>
  * what a pool threw that is no `GatewayError`, since that is a defect.
  */
 export async function simulate(
-  calls: Iterable<SimulatedCall>,
+  calls: Iterable<SimulatedCall> | AsyncIterable<SimulatedCall>,
   options: SimulationOptions,
 ): Promise<SimulationReport> {
   const clock = createVirtualClock({ settles: 'promises' });
@@ -81,8 +81,13 @@ export async function simulate(
       { maxMachines: options.maxMachinesPerNode, concurrentRestores: options.concurrentRestores },
     ),
   );
+  const { nodesPerTemplate } = options;
   const homes: Pool[][] = Array.from({ length: options.templates }, (_, template) =>
-    distinct(options.nodesPerTemplate, options.nodes, random).map((node) =>
+    distinct(
+      typeof nodesPerTemplate === 'number' ? nodesPerTemplate : nodesPerTemplate(template),
+      options.nodes,
+      random,
+    ).map((node) =>
       nodes[node]!.getOrCreate({
         source: createFakeSource({ clock }, { ...options.costs, digest: digestOf(template) }),
         options: options.poolOf(template),
@@ -121,7 +126,7 @@ export async function simulate(
     }
   }
 
-  for (const next of calls) {
+  for await (const next of calls) {
     const aheadMs = next.atMs - clock.monotonic();
     if (aheadMs > 0) await clock.advance(aheadMs);
     void call(next);

@@ -5,7 +5,7 @@ import { Durations } from '../record/histogram.ts';
 import { sampleResult } from '../testing/sample-result.ts';
 import { findCapacity, type Probe } from './bisect.ts';
 import { judgeProbe } from './judge.ts';
-import { peakConcurrency, planNodes } from './plan-nodes.ts';
+import { demandOf, planNodes } from './plan-nodes.ts';
 import type { PoolSimulator, SimulatedArrival, SimulatedNode } from './simulator-port.ts';
 
 const search = (over = {}) => ({
@@ -117,6 +117,8 @@ describe('planning nodes', () => {
     blankBytes: 20 * 1024 ** 2,
     restoreMs: 20,
     spawnMs: 60,
+    primeMs: 300,
+    wakeMs: 2,
     ready: 1,
     blank: 1,
     maxPerTemplate: 10,
@@ -128,7 +130,7 @@ describe('planning nodes', () => {
   /** Refuses what is beyond 10 machines a node. */
   const simulator: PoolSimulator = {
     async simulate(given, { nodes }) {
-      const peak = await peakConcurrency(given);
+      const { peak } = await demandOf(given);
       const places = nodes * 10;
       return {
         invocations: 100,
@@ -145,7 +147,7 @@ describe('planning nodes', () => {
 
   test('the smallest number of nodes that holds the goal is found, and set beside the demand of the trace', async () => {
     const plan = await planNodes({ simulator, arrivals }, { ...options, maxNodes: 64 });
-    assert.equal(await peakConcurrency(arrivals()), 45);
+    assert.deepEqual(await demandOf(arrivals()), { peak: 45, templatePeaks: [45] });
     assert.equal(plan.nodes, 5);
     assert.equal(plan.checks[0]?.other, 45);
   });

@@ -45,8 +45,10 @@ export async function planNodes(
     readonly measured: MeasuredPeak | null;
   },
 ): Promise<NodePlan> {
+  const demand = await demandOf(deps.arrivals());
+  const { node, seed } = options;
   const simulate = (nodes: number) =>
-    deps.simulator.simulate(deps.arrivals(), { nodes, node: options.node, seed: options.seed });
+    deps.simulator.simulate(deps.arrivals(), { nodes, node, seed, templatePeaks: demand.templatePeaks });
   const holds = (report: SimulationReport) =>
     report.addedWaitP99Ms <= options.goal.addedWaitP99Ms &&
     report.refused <= options.goal.maxRefusedShare * Math.max(1, report.invocations);
@@ -59,7 +61,7 @@ export async function planNodes(
     high = Math.min(options.maxNodes, high * 2);
     report = await simulate(high);
   }
-  if (!holds(report)) return { nodes: null, report, checks: await check(deps, options, report) };
+  if (!holds(report)) return { nodes: null, report, checks: check(demand.peak, options, report) };
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2);
     const tried = await simulate(middle);
@@ -70,15 +72,14 @@ export async function planNodes(
       low = middle;
     }
   }
-  return { nodes: high, report, checks: await check(deps, options, report) };
+  return { nodes: high, report, checks: check(demand.peak, options, report) };
 }
 
-async function check(
-  deps: Parameters<typeof planNodes>[0],
+function check(
+  demand: number,
   options: Parameters<typeof planNodes>[1],
   report: SimulationReport,
-): Promise<EstimateCheck[]> {
-  const demand = await peakConcurrency(deps.arrivals());
+): EstimateCheck[] {
   const checks: EstimateCheck[] = [
     {
       what: 'machines, against the most invocations of the trace open at once',
@@ -117,16 +118,34 @@ async function check(
 const apart = (simulated: number, measured: number): string =>
   measured === 0 ? 'the replay measured nothing' : `${Math.round((simulated / measured - 1) * 100)} % apart`;
 
-/** Most arrivals whose work overlaps. Ends wait in a heap, whose size is the answer itself. */
-export async function peakConcurrency(arrivals: AsyncIterable<SimulatedArrival>): Promise<number> {
-  const ends: number[] = [];
-  let peak = 0;
-  for await (const { atMs, busyMs } of arrivals) {
+/** What a trace asks for by itself: most arrivals whose work overlaps, of all templates together and of each. */
+interface Demand {
+  readonly peak: number;
+  readonly templatePeaks: readonly number[];
+}
+
+/** Ends wait in heaps, whose sizes are the answer itself. */
+export async function demandOf(arrivals: AsyncIterable<SimulatedArrival>): Promise<Demand> {
+  const all = new OpenWork();
+  const byTemplate: OpenWork[] = [];
+  for await (const { atMs, busyMs, template } of arrivals) {
+    all.add(atMs, busyMs);
+    while (byTemplate.length <= template) byTemplate.push(new OpenWork());
+    byTemplate[template]!.add(atMs, busyMs);
+  }
+  return { peak: all.peak, templatePeaks: byTemplate.map(({ peak }) => peak) };
+}
+
+class OpenWork {
+  peak = 0;
+  readonly #ends: number[] = [];
+
+  add(atMs: number, busyMs: number): void {
+    const ends = this.#ends;
     while (ends.length > 0 && ends[0]! <= atMs) popEarliest(ends);
     push(ends, atMs + busyMs);
-    peak = Math.max(peak, ends.length);
+    this.peak = Math.max(this.peak, ends.length);
   }
-  return peak;
 }
 
 function push(heap: number[], value: number): void {

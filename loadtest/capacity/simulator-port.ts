@@ -25,6 +25,10 @@ export interface SimulatedNode {
   readonly restoreMs: number;
   /** Starting a blank VMM, milliseconds. */
   readonly spawnMs: number;
+  /** First requests of a restored machine before it counts as ready, milliseconds; callers do not wait for them. */
+  readonly primeMs: number;
+  /** From ready to serving, milliseconds. */
+  readonly wakeMs: number;
   readonly ready: number;
   readonly blank: number;
   readonly maxPerTemplate: number;
@@ -44,10 +48,15 @@ export interface SimulationReport {
   readonly memoryByteHours: number;
 }
 
+export interface SimulationRequest {
+  readonly nodes: number;
+  readonly node: SimulatedNode;
+  readonly seed: number;
+  /** By template: most of its invocations that are open at once. Says how many nodes must serve it. */
+  readonly templatePeaks: readonly number[];
+}
+
 /** Runs a trace against a number of nodes. Arrivals come in order; templates are spread over nodes by the simulator. */
 export interface PoolSimulator {
-  simulate(
-    arrivals: AsyncIterable<SimulatedArrival>,
-    options: { readonly nodes: number; readonly node: SimulatedNode; readonly seed: number },
-  ): Promise<SimulationReport>;
+  simulate(arrivals: AsyncIterable<SimulatedArrival>, request: SimulationRequest): Promise<SimulationReport>;
 }

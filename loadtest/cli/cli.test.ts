@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
+import type { PoolSimulator } from '../capacity/simulator-port.ts';
 import { resultSchema } from '../record/result.ts';
 import { reportFiles } from '../report/write.ts';
 import { answerInvocation, startStub } from '../testing/stub-server.ts';
@@ -14,6 +15,18 @@ before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'snapgate-loadtest-'));
 });
 after(() => rm(directory, { recursive: true }));
+
+/** Any number of nodes is enough for it. */
+const ampleSimulator: PoolSimulator = {
+  async simulate(arrivals) {
+    let invocations = 0;
+    for await (const _ of arrivals) invocations += 1;
+    return {
+      ...{ invocations, refused: 0, hitRate: 1, addedWaitP50Ms: 1, addedWaitP99Ms: 2 },
+      ...{ peakMachines: 50, memoryByteHours: 2 ** 30 },
+    };
+  },
+};
 
 async function loadtest(url: string, ...words: string[]) {
   const text = { stdout: '', stderr: '' };
@@ -33,7 +46,7 @@ async function loadtest(url: string, ...words: string[]) {
       code = given;
     },
     connection: () => ({ url }),
-    simulator: null,
+    simulator: async () => ampleSimulator,
   });
   await command.parseAsync(words, { from: 'user' });
   return { code, ...text };
@@ -165,10 +178,17 @@ test('trace make and show agree on what was written', async () => {
   assert.equal(facts.invocations, rows);
 });
 
-test('plan says so when no simulator is built in', async () => {
-  const { code, stderr } = await loadtest('', 'plan', 'x.csv', '--format', 'azure-2021');
-  assert.equal(code, 1);
-  assert.match(stderr, /no pool simulator/);
+test('plan says how many nodes a trace needs, and how that was checked', async () => {
+  const file = join(directory, 'planned.csv');
+  await loadtest('', 'trace', 'make', file, '--format', 'azure-2021', '--functions', '3', '--minutes', '2');
+  const words = ['plan', file, '--format', 'azure-2021', '--machine-memory', '40MiB'];
+  const told = await loadtest('', ...words, '--restore', '30ms');
+  assert.equal(told.code, 0, told.stderr);
+  assert.match(told.stdout, /^1 node of 16 GiB hold/);
+  assert.match(told.stdout, /How this was checked:\n {2}machines, against the most invocations of the trace/);
+  assert.match(told.stdout, /Not checked against a measured replay/);
+  const asked = await loadtest('', ...words);
+  assert.match(asked.stderr, /time of a restore is not known/);
 });
 
 test('calibrate measures the generator and leaves no process behind', async () => {

@@ -11,8 +11,8 @@ export interface LoadtestDeps {
   readonly setExitCode: (code: number) => void;
   /** Address and key of the gateway: flags, environment, credentials file. Called inside an action only. */
   readonly connection: () => { readonly url: string; readonly apiKey?: string };
-  /** The pool's own code under a virtual clock, for `loadtest plan`; `null` where it is not built in. */
-  readonly simulator: PoolSimulator | null;
+  /** The pool's own code under a virtual clock, loaded when `loadtest plan` asks for it. */
+  readonly simulator: () => Promise<PoolSimulator>;
 }
 
 /** What `loadtest` ends with: the three that CI needs to tell apart. */

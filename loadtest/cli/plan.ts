@@ -24,6 +24,8 @@ interface PlanNodeFlags {
   readonly blankMemory: number;
   readonly restore?: number;
   readonly spawn: number;
+  readonly prime: number;
+  readonly wake: number;
   readonly busy?: number;
   readonly ready: number;
   readonly blank: number;
@@ -57,6 +59,13 @@ export function planCommand(deps: LoadtestDeps): Command {
     .option('--blank-memory <bytes>', 'memory of a blank VMM', bytes, 25 * 1024 ** 2)
     .option('--restore <time>', 'state into a blank VMM until it serves, unless measured', duration)
     .option('--spawn <time>', 'starting a blank VMM', duration, 60)
+    .option(
+      '--prime <time>',
+      'first requests of a restored machine, before anybody waits for it',
+      duration,
+      300,
+    )
+    .option('--wake <time>', 'from ready to serving', duration, 15)
     .option('--busy <time>', 'work of an invocation where the trace names none, unless measured', duration)
     .option('--ready <n>', 'ready machines per template', wholeFrom(0, 1_000), 1)
     .option('--blank <n>', 'blank VMMs per template', wholeFrom(0, 1_000), 1)
@@ -69,9 +78,6 @@ export function planCommand(deps: LoadtestDeps): Command {
     .option('--json', 'print JSON')
     .action(
       guarded(deps, async (file: string, flags: PlanNodeFlags) => {
-        if (deps.simulator === null) {
-          throw new GatewayError('not_supported_yet', 'this build has no pool simulator for `loadtest plan`');
-        }
         const measured = flags.measured === undefined ? null : await readResult(flags.measured);
         const node = nodeFrom(flags, measured);
         const busyMs = flags.busy ?? meanOf(measured, 'exec');
@@ -90,7 +96,7 @@ export function planCommand(deps: LoadtestDeps): Command {
           }
         }
         const plan = await planNodes(
-          { simulator: deps.simulator, arrivals },
+          { simulator: await deps.simulator(), arrivals },
           {
             node,
             goal: { addedWaitP99Ms: flags.p99Wait, maxRefusedShare: flags.maxRefused },
@@ -126,6 +132,8 @@ function nodeFrom(flags: PlanNodeFlags, measured: Result | null): SimulatedNode 
     blankBytes: flags.blankMemory,
     restoreMs,
     spawnMs: flags.spawn,
+    primeMs: flags.prime,
+    wakeMs: flags.wake,
     ready: flags.ready,
     blank: flags.blank,
     maxPerTemplate: flags.max,
