@@ -1,7 +1,7 @@
 /** The gateway: every part of it, put together over the collaborators that a composition root brings. */
 
 import type { Server } from 'node:http';
-import type { ServerOptions as TlsOptions } from 'node:https';
+import type { ServerOptions as TlsOptions, Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import type { Logger } from 'pino';
@@ -10,6 +10,9 @@ import type { Clock } from '../sdk/index.ts';
 import type { TemplateRegistry } from '../templates/index.ts';
 import { createApi } from './api/app.ts';
 import { ConnectionWatch } from './connections.ts';
+import { e2bDomainOf } from './e2b/address.ts';
+import { createE2bDoor } from './e2b/door.ts';
+import { alpnFor, type Http2Side, serveHttp2 } from './e2b/tls/http2.ts';
 import { createFunctionDoor } from './functions/door.ts';
 import { createTrustCheck } from './functions/forwarded.ts';
 import type { KeyStore } from './keys/store.ts';
@@ -18,7 +21,7 @@ import type { GatewayOptions } from './options.ts';
 import type { Placement } from './placement.ts';
 import type { IdempotencyStore } from './sandboxes/idempotency.ts';
 import { createPortDoor } from './sandboxes/port-door.ts';
-import { createGatewayServer } from './server.ts';
+import { createGatewayServer, createHttp2Handler } from './server.ts';
 import { createServing } from './serving.ts';
 
 /** Everything is the caller's: the gateway disposes none of it. */
@@ -32,6 +35,8 @@ export interface GatewayDeps {
   readonly sandboxes?: SandboxEdge | undefined;
   /** Absent: requests with an `Idempotency-Key` are refused. */
   readonly idempotency?: IdempotencyStore | undefined;
+  /** Tokens of E2B's clients are derived from it, 32 bytes. Absent: they are not served. */
+  readonly e2bSecret?: Uint8Array | undefined;
   /** Uniform in [0, 1). Default `Math.random`: it draws versions and jitter, no secrets. */
   readonly random?: () => number;
 }
@@ -84,6 +89,18 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
     bounds,
   );
   const ports = createPortDoor({ ...shared, sandboxes }, bounds);
+  const e2bDomain = e2bDomainOf(options.domain);
+  const e2b =
+    sandboxes === undefined || deps.e2bSecret === undefined
+      ? undefined
+      : createE2bDoor(
+          {
+            ...{ sandboxes, ports, registry, serving, placement, keys, idempotency, clock, log },
+            tokenSecret: deps.e2bSecret,
+          },
+          { domain: e2bDomain },
+        );
+  const http2Sides = new Set<Http2Side>();
   const whenIdle = () => Promise.all([functions.whenIdle(), ports.whenIdle()]);
   const isReady = () => serving.isReconciled && !isDraining;
   const api = createApi(
@@ -96,15 +113,24 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
   const dispose = async (): Promise<void> => {
     isDraining = true;
     const stopped = stopListening();
+    for (const side of http2Sides) side.destroy();
     for (const socket of sockets) socket.destroy();
     await Promise.all([stopped, whenIdle()]);
     servers.clear();
+    http2Sides.clear();
+    e2b?.[Symbol.dispose]();
     serving[Symbol.dispose]();
   };
 
   return {
     async listen({ host, port, tls }) {
-      const server = createGatewayServer({ functions, ports, api: listener, metrics, clock }, options, tls);
+      const speaksHttp2 = tls !== undefined && e2b !== undefined;
+      const server = createGatewayServer(
+        { functions, ports, e2b, api: listener, metrics, clock },
+        options,
+        speaksHttp2 ? { ...tls, ALPNCallback: alpnFor(e2bDomain) } : tls,
+      );
+      if (speaksHttp2) http2Sides.add(serveHttp2(server as TlsServer, createHttp2Handler(e2b)));
       server.on('connection', (socket) => {
         sockets.add(socket);
         socket.once('close', () => sockets.delete(socket));
@@ -113,13 +139,17 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
       servers.add(server);
       return server.address() as AddressInfo;
     },
-    start: () => serving.start(),
+    start() {
+      serving.start();
+      e2b?.start();
+    },
     get isReady() {
       return isReady();
     },
     async close({ signal } = {}) {
       isDraining = true;
       const stopped = stopListening();
+      for (const side of http2Sides) side.drain();
       const idle = Promise.all([stopped, whenIdle()]).then(() => {});
       await (signal === undefined ? idle : Promise.race([idle, aborted(signal)]));
       disposing ??= dispose();

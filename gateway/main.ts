@@ -3,7 +3,14 @@ import { mkdir } from 'node:fs/promises';
 import { createHttpEdgeClient, type EdgeAddress } from '../edge/client/index.ts';
 import { dataLayout, readTlsFiles, serveEdge } from '../edge/index.ts';
 import { GatewayError } from '../sdk/index.ts';
-import { createLog, openGateway, parseListen, type RunningService, type ServiceOptions } from './runtime.ts';
+import {
+  certificateDirectory,
+  createLog,
+  openGateway,
+  parseListen,
+  type RunningService,
+  type ServiceOptions,
+} from './runtime.ts';
 
 export interface GatewayServiceOptions extends ServiceOptions {
   /** The edge: a unix socket's absolute path or `https://host:port`. Default: the socket in the data directory. */
@@ -37,7 +44,10 @@ export async function gateway(options: GatewayServiceOptions): Promise<RunningSe
   try {
     const service = await openGateway(
       { edge, log },
-      { listen: options.listen, paths: dataLayout(options.dataDirectory) },
+      {
+        ...{ listen: options.listen, domain: options.domain, tls: options.tls },
+        paths: { ...dataLayout(options.dataDirectory), tls: certificateDirectory(options.dataDirectory) },
+      },
     );
     return {
       ...service,

@@ -6,8 +6,11 @@ import { z } from 'zod';
 import type { EdgeClient, SandboxEdge } from '../edge/client/index.ts';
 import { GatewayError, systemClock } from '../sdk/index.ts';
 import { createTemplateRegistry } from '../templates/index.ts';
+import { loadTokenSecret } from './e2b/access/tokens.ts';
+import { e2bDomainOf } from './e2b/address.ts';
+import { loadOwnCertificate, type ServerCertificate } from './e2b/tls/authority.ts';
 import { redactedPaths } from './fields.ts';
-import { createGateway } from './gateway.ts';
+import { createGateway, type Gateway } from './gateway.ts';
 import { createKeyStore, type KeyStore } from './keys/store.ts';
 import { gatewayOptionsSchema } from './options.ts';
 import { singleEdge } from './placement.ts';
@@ -19,10 +22,29 @@ export interface RunningService {
   /** The key of the local command line; show it to people only when `isNewKey`. */
   readonly apiKey: string;
   readonly isNewKey: boolean;
+  /** What clients of E2B are configured with; null where they are not served in TLS. */
+  readonly e2b: E2bAccess | null;
   /** Resolves when every version that shall be served has a machine, or can't have one. */
   readonly ready: Promise<void>;
   /** Drains, then stops. Idempotent. */
   close(): Promise<void>;
+}
+
+/** Settings of an E2B client. */
+export interface E2bAccess {
+  /** `E2B_DOMAIN`: with the port, where that is not 443. */
+  readonly domain: string;
+  /** File with the certificate of the authority that clients must trust; null for a certificate that was brought. */
+  readonly caPath: string | null;
+}
+
+/** A listener in TLS for `*.{domain}`. */
+export interface TlsListenOptions {
+  /** `host:port`. */
+  readonly listen: string;
+  /** PEM files of a certificate that was brought, for `*.{domain}`. Default: one of our own. */
+  readonly certPath?: string | undefined;
+  readonly keyPath?: string | undefined;
 }
 
 export interface ServiceOptions {
@@ -30,7 +52,14 @@ export interface ServiceOptions {
   readonly dataDirectory: string;
   /** `host:port`. Default `127.0.0.1:7070`. */
   readonly listen?: string;
+  /** Names below it lead here. Default `localhost`, or `snapgate.localhost` for clients of E2B. */
+  readonly domain?: string | undefined;
+  /** Absent: no listener in TLS. */
+  readonly tls?: TlsListenOptions | undefined;
 }
+
+/** Where a certificate of our own and its authority are kept. */
+export const certificateDirectory = (dataDirectory: string): string => `${dataDirectory}/certificates`;
 
 const defaultListen = '127.0.0.1:7070';
 /** How long a stop waits for requests in flight. */
@@ -98,12 +127,15 @@ export async function openGateway(
   },
   options: {
     readonly listen: string | undefined;
-    readonly paths: { readonly state: string; readonly credentials: string };
+    readonly domain?: string | undefined;
+    readonly tls?: TlsListenOptions | undefined;
+    readonly paths: { readonly state: string; readonly credentials: string; readonly tls: string };
   },
 ): Promise<RunningService> {
   const { host, port } = parseListen(options.listen ?? defaultListen);
   await using stack = new AsyncDisposableStack();
   const db = stack.adopt(new DatabaseSync(options.paths.state), (database) => database.close());
+  const settings = gatewayOptionsSchema.parse(options.domain === undefined ? {} : { domain: options.domain });
   const registry = createTemplateRegistry(db, { clock: systemClock });
   const keys = stack.use(createKeyStore(db, { clock: systemClock }));
   const gateway = stack.use(
@@ -116,12 +148,17 @@ export async function openGateway(
         log: deps.log,
         sandboxes: deps.sandboxes,
         idempotency: createIdempotencyStore(db, { clock: systemClock }),
+        e2bSecret: loadTokenSecret(db),
       },
-      gatewayOptionsSchema.parse({}),
+      settings,
     ),
   );
   const address = await gateway.listen({ host, port });
   const url = `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
+  const e2b =
+    options.tls === undefined
+      ? null
+      : await listenTls(gateway, options.tls, options.paths.tls, e2bDomainOf(settings.domain));
   const { apiKey, isNew } = await localCredentials(options.paths.credentials, url, keys);
   gateway.start();
   const held = stack.move();
@@ -130,12 +167,35 @@ export async function openGateway(
     url,
     apiKey,
     isNewKey: isNew,
+    e2b,
     ready: whenTrue(() => gateway.isReady),
     close() {
       closing ??= gateway.close({ signal: AbortSignal.timeout(drainMs) }).finally(() => held.disposeAsync());
       return closing;
     },
   };
+}
+
+/** @param directory where a certificate of our own is kept */
+async function listenTls(
+  gateway: Gateway,
+  { listen, certPath, keyPath }: TlsListenOptions,
+  directory: string,
+  domain: string,
+): Promise<E2bAccess> {
+  if ((certPath === undefined) !== (keyPath === undefined)) {
+    throw new GatewayError('invalid_request', 'a certificate comes with its key', { field: 'tls' });
+  }
+  const certificate: ServerCertificate =
+    certPath === undefined || keyPath === undefined
+      ? await loadOwnCertificate(directory, domain, { clock: systemClock })
+      : { cert: await readFile(certPath, 'utf8'), key: await readFile(keyPath, 'utf8'), caPath: null };
+  const { cert, key, caPath } = certificate;
+  const { port } = await gateway.listen({
+    ...parseListen(listen),
+    tls: { cert, key, minVersion: 'TLSv1.2' },
+  });
+  return { domain: port === 443 ? domain : `${domain}:${port}`, caPath };
 }
 
 function whenTrue(test: () => boolean): Promise<void> {

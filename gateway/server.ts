@@ -12,6 +12,8 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, GatewayError } from '../sdk/index.ts';
 import { closeStalledUpload } from './api/stalled-upload.ts';
+import { type E2bAddress, envdPort } from './e2b/address.ts';
+import type { E2bDoor } from './e2b/door.ts';
 import { hasCode, toGatewayError } from './errors.ts';
 import type { FunctionDoor } from './functions/door.ts';
 import { createRouteParser, type FunctionRoute } from './functions/route.ts';
@@ -28,6 +30,8 @@ export interface ServerDeps {
   readonly functions: FunctionDoor;
   /** Ports of sandboxes. */
   readonly ports: PortDoor;
+  /** Clients of E2B; absent where the node keeps no sandboxes. */
+  readonly e2b?: E2bDoor | undefined;
   /** Everything else. */
   readonly api: RequestListener;
   readonly metrics: GatewayMetrics;
@@ -38,6 +42,7 @@ export interface ServerDeps {
 type Dispatch =
   | { readonly door: 'function'; readonly route: FunctionRoute; readonly host: string }
   | { readonly door: 'port'; readonly route: PortRoute; readonly host: string }
+  | { readonly door: 'e2b'; readonly address: E2bAddress; readonly path: string; readonly host: string }
   | { readonly door: 'api'; readonly path: string };
 
 const functionMethods = 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS';
@@ -56,6 +61,8 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
     const { host, path } = readRequestLine(request, limits.headers);
     const route = parseRoute(host, path);
     if (route !== null) return { door: 'function', route, host };
+    const address = deps.e2b?.address(request, host, path) ?? null;
+    if (address !== null) return { door: 'e2b', address, path, host };
     const port = parsePortRoute(path);
     return port === null ? { door: 'api', path } : { door: 'port', route: port, host };
   };
@@ -67,7 +74,13 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
       if (target.door !== 'api') {
         const facts = { host: target.host, protocol: protocolOf(request) };
         const incoming = { request, response, expectsContinue };
-        if (target.door === 'port') deps.ports.handle({ ...incoming, route: target.route }, facts);
+        if (target.door === 'e2b') {
+          const { address, path } = target;
+          const isData = address.kind === 'sandbox' && address.port !== envdPort;
+          if (!isData && announcesBody(request))
+            closeStalledUpload(request, deps.clock, timeouts.uploadIdleMs);
+          deps.e2b?.handle({ ...incoming, address, path }, facts);
+        } else if (target.door === 'port') deps.ports.handle({ ...incoming, route: target.route }, facts);
         else deps.functions.handle({ ...incoming, route: target.route }, facts);
         return;
       }
@@ -96,7 +109,9 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
     // Behind such a request a body and the first bytes of the new protocol could not be told apart.
     if (request.method !== 'GET' || announcesBody(request)) return false;
     try {
-      return dispatch(request).door !== 'api';
+      const target = dispatch(request);
+      if (target.door === 'e2b') return deps.e2b?.takesUpgrade(target.address) === true;
+      return target.door !== 'api';
     } catch {
       return false;
     }
@@ -107,7 +122,11 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
     const target = dispatch(request);
     if (target.door === 'api') throw new GatewayError('internal', 'an upgrade went to the wrong door');
     const facts = { host: target.host, protocol: protocolOf(request) };
-    if (target.door === 'port') deps.ports.upgrade({ request, socket, head, route: target.route }, facts);
+    if (target.door === 'e2b') {
+      const { address, path } = target;
+      deps.e2b?.upgrade({ request, socket, head, address, path }, facts);
+    } else if (target.door === 'port')
+      deps.ports.upgrade({ request, socket, head, route: target.route }, facts);
     else deps.functions.upgrade({ request, socket, head, route: target.route }, facts);
   };
 
@@ -144,6 +163,24 @@ export function createGatewayServer(deps: ServerDeps, options: GatewayOptions, t
       socket.once('close', () => deps.metrics.connectionClosed());
     });
   return server;
+}
+
+/** Requests over HTTP/2, which only clients of E2B speak here; others are sent to a connection of their own (RFC 9110 §15.5.20). */
+export function createHttp2Handler(
+  e2b: E2bDoor,
+): (request: IncomingMessage, response: ServerResponse) => void {
+  return (request, response) => {
+    const host = String(request.headers[':authority' as 'host'] ?? request.headers.host ?? '');
+    const path = request.url ?? '/';
+    const address = path.startsWith('/') ? e2b.address(request, host, path) : null;
+    const isData = address?.kind === 'sandbox' && address.port !== envdPort;
+    if (address === null || isData) {
+      response.writeHead(421, { 'content-type': 'text/plain' });
+      response.end('This connection was made for another name.');
+      return;
+    }
+    e2b.handle({ request, response, address, path, expectsContinue: false }, { host, protocol: 'https' });
+  };
 }
 
 /** Answers on a socket which the parser gave up, unless an answer to an earlier request is under way on it. */

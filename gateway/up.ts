@@ -1,7 +1,14 @@
 /** Composition root of the all-in-one: gateway and edge in one process, joined by a function call. */
 
 import { dataLayout, openEdge, type StartStep } from '../edge/index.ts';
-import { createLog, drainMs, openGateway, type RunningService, type ServiceOptions } from './runtime.ts';
+import {
+  certificateDirectory,
+  createLog,
+  drainMs,
+  openGateway,
+  type RunningService,
+  type ServiceOptions,
+} from './runtime.ts';
 
 export interface UpOptions extends ServiceOptions {
   /** Told of each step of the start. */
@@ -27,7 +34,10 @@ export async function up(options: UpOptions): Promise<RunningService> {
   try {
     const gateway = await openGateway(
       { edge, log, sandboxes: edge.sandboxes },
-      { listen: options.listen, paths: layout },
+      {
+        ...{ listen: options.listen, domain: options.domain, tls: options.tls },
+        paths: { ...layout, tls: certificateDirectory(options.dataDirectory) },
+      },
     );
     let closing: Promise<void> | undefined;
     return {

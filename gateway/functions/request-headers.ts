@@ -70,6 +70,6 @@ function isDropped(name: string, canonical: string, facts: RequestHeaderFacts): 
     case headerNames.session:
       return canonical !== name;
     default:
-      return canonical.startsWith('x-snapgate-');
+      return canonical.startsWith('x-snapgate-') || facts.credentialHeaders.includes(name);
   }
 }

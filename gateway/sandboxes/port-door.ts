@@ -7,6 +7,7 @@ import { functionHeaders } from '../functions/request-headers.ts';
 import { acceptTunnel, holdSocket, type UpgradeIncoming } from '../functions/upgrade.ts';
 import { credentialsOf } from '../keys/credential.ts';
 import type { KeyStore } from '../keys/store.ts';
+import type { PortAdmission, PortPolicy } from './port-policy.ts';
 import type { PortRoute } from './port-route.ts';
 import { requestOverTunnel } from './tunnel-request.ts';
 
@@ -22,7 +23,11 @@ export interface PortDoorOptions extends ExchangeOptions {
 }
 
 /** What comes through this door. */
-type Routed<T extends Incoming | UpgradeIncoming> = T & { readonly route: PortRoute };
+type Routed<T extends Incoming | UpgradeIncoming> = T & {
+  readonly route: PortRoute;
+  /** Default: keys, and tokens of sandboxes, as in the API. */
+  readonly policy?: PortPolicy;
+};
 
 export interface PortDoor {
   /** Answers a request. Never throws. */
@@ -56,7 +61,7 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
   const ask = async (
     { exchange, held }: ReturnType<typeof begin>,
     { request }: Incoming,
-    route: PortRoute,
+    { route, policy }: Pick<Routed<Incoming>, 'route' | 'policy'>,
     facts: IncomingFacts,
     upgrade: string | null,
   ): Promise<{ readonly answer: UpgradeResponse; readonly version: string }> => {
@@ -68,7 +73,10 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
       const message = `the gateway has ${options.inFlight} unfinished requests to sandboxes, its limit`;
       throw new GatewayError('node_at_capacity', message, { extra: { limit: options.inFlight } });
     }
-    const credentialHeaders = await authenticate(deps.keys, sandboxes, route.sandbox, request.headers);
+    const { hidden, host = facts.host }: PortAdmission =
+      policy === undefined
+        ? { hidden: await authenticate(deps.keys, sandboxes, route.sandbox, request.headers) }
+        : await policy.admit(route.sandbox, route.port, request.headers);
     const { requestId, peer } = exchange.record;
     const use = await sandboxes.use(route.sandbox, { signal: exchange.signal });
     if (exchange.isOver) {
@@ -76,7 +84,7 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
       throw new GatewayError('cancelled', 'the client went away');
     }
     held.use(use);
-    const evict = () => exchange.fail(use.signal.reason);
+    const evict = () => exchange.fail(worded({ route, policy }, use.signal.reason));
     use.signal.addEventListener('abort', evict, { once: true });
     held.defer(() => use.signal.removeEventListener('abort', evict));
     const tunnel = await use.tunnel(route.port);
@@ -85,13 +93,13 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
       method: request.method ?? 'GET',
       target: route.target,
       rawHeaders: functionHeaders(request.rawHeaders, {
-        host: facts.host,
+        host,
         protocol: facts.protocol,
         peer,
         isTrusted: deps.isTrustedPeer(peer),
         prefix: route.prefix,
         requestId,
-        credentialHeaders,
+        credentialHeaders: hidden,
         upgrade,
       }),
       body: upgrade === null ? exchange.takeBody(Number.MAX_SAFE_INTEGER) : null,
@@ -105,14 +113,14 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
   const handle = async (incoming: Routed<Incoming>, facts: IncomingFacts): Promise<void> => {
     const begun = begin(incoming);
     try {
-      const { answer, version } = await ask(begun, incoming, incoming.route, facts, null);
+      const { answer, version } = await ask(begun, incoming, incoming, facts, null);
       if (answer.isUpgraded) {
         answer.socket.destroy();
         throw new GatewayError('function_crashed', 'the server switched protocols unasked');
       }
       begun.exchange.relay(answer, version);
     } catch (thrown) {
-      begun.exchange.fail(thrown);
+      begun.exchange.fail(worded(incoming, thrown));
     }
   };
 
@@ -121,7 +129,7 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
     const begun = begin(socket.incoming);
     try {
       const protocol = upgrading.request.headers.upgrade ?? '';
-      const { answer, version } = await ask(begun, socket.incoming, upgrading.route, facts, protocol);
+      const { answer, version } = await ask(begun, socket.incoming, upgrading, facts, protocol);
       if (!answer.isUpgraded) begun.exchange.relay(answer, version);
       else {
         // From here on a failed exchange has no answer to send, so the socket itself must go.
@@ -129,7 +137,7 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
         acceptTunnel(begun.exchange, socket, answer, version);
       }
     } catch (thrown) {
-      begun.exchange.fail(thrown);
+      begun.exchange.fail(worded(upgrading, thrown));
     }
   };
 
@@ -140,6 +148,9 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
       inFlight === 0 ? Promise.resolve() : new Promise((resolve) => idleCallbacks.push(resolve)),
   };
 }
+
+const worded = ({ route, policy }: Pick<Routed<Incoming>, 'route' | 'policy'>, thrown: unknown): unknown =>
+  policy === undefined ? thrown : policy.refuse(thrown, route.sandbox, route.port);
 
 /** @returns headers that carry a key or token of ours, which the sandbox's own code must not see */
 async function authenticate(

@@ -6,6 +6,7 @@ import { type Logger, pino } from 'pino';
 import type { EdgeClient, SandboxEdge } from '../../edge/client/index.ts';
 import { type AdminClient, createAdminClient, systemClock, type VersionFacts } from '../../sdk/index.ts';
 import { createTemplateRegistry, type TemplateRegistry } from '../../templates/index.ts';
+import { loadTokenSecret } from '../e2b/access/tokens.ts';
 import { createGateway, type Gateway } from '../gateway.ts';
 import { createKeyStore, type KeyStore } from '../keys/store.ts';
 import { type GatewayOptionsInput, gatewayOptionsSchema } from '../options.ts';
@@ -65,6 +66,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
       log,
       sandboxes: options.sandboxes,
       idempotency: createIdempotencyStore(db, { clock: systemClock }),
+      e2bSecret: loadTokenSecret(db),
     },
     gatewayOptionsSchema.parse(options.gateway ?? {}),
   );

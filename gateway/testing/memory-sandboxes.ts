@@ -94,6 +94,7 @@ export function createMemorySandboxes(options: { readonly port?: number } = {}):
       basis: null,
       start: 'ready',
       termination: null,
+      ...(request.attributes === undefined ? {} : { attributes: request.attributes }),
       ...from,
     };
     const token = `sbx_${randomName(40)}`;
@@ -186,9 +187,9 @@ export function createMemorySandboxes(options: { readonly port?: number } = {}):
       const { info } = find(id);
       if (info.state === 'ended') throw missing();
       const children = Array.from({ length: count }, () => {
-        const { onTimeout, autoResume, env, template, version } = info;
+        const { onTimeout, autoResume, env, template, version, attributes } = info;
         const merged = { ...info.metadata, ...metadata };
-        const request = { deadlineMs, onTimeout, autoResume, metadata: merged, env, secrets: {} };
+        const request = { deadlineMs, onTimeout, autoResume, metadata: merged, env, secrets: {}, attributes };
         const sandbox = add(request, { template, version, parent: { kind: 'sandbox', id }, start: 'forked' });
         tell(sandbox.id as SandboxId, 'forked');
         return { sandbox };
@@ -293,6 +294,21 @@ export function createMemorySandboxes(options: { readonly port?: number } = {}):
 function asRoot(channel: SandboxUse['channel']): SandboxUse['channel'] {
   const start = channel.startProcess.bind(channel);
   channel.startProcess = (spec, waiting) => start({ ...spec, user: 'root' }, waiting);
+  for (const name of [
+    'readFile',
+    'statFile',
+    'listFiles',
+    'makeDirectory',
+    'deleteFile',
+    'watchFiles',
+  ] as const) {
+    const call = channel[name].bind(channel) as (path: string, options: object) => never;
+    channel[name] = (path: string, options: object) => call(path, { ...options, user: 'root' });
+  }
+  const write = channel.writeFile.bind(channel);
+  channel.writeFile = (path, body, options) => write(path, body, { ...options, user: 'root' });
+  const move = channel.moveFile.bind(channel);
+  channel.moveFile = (from, to, options) => move(from, to, { ...options, user: 'root' });
   return channel;
 }
 
