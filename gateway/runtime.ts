@@ -40,8 +40,8 @@ export interface E2bAccess {
 
 /** A listener in TLS for `*.{domain}`. */
 export interface TlsListenOptions {
-  /** `host:port`. */
-  readonly listen: string;
+  /** `host:port`. Default: beside the plain listener, on port 7443, or any that is free where the plain one's is. */
+  readonly listen?: string | undefined;
   /** PEM files of a certificate that was brought, for `*.{domain}`. Default: one of our own. */
   readonly certPath?: string | undefined;
   readonly keyPath?: string | undefined;
@@ -54,14 +54,21 @@ export interface ServiceOptions {
   readonly listen?: string;
   /** Names below it lead here. Default `localhost`, or `snapgate.localhost` for clients of E2B. */
   readonly domain?: string | undefined;
-  /** Absent: no listener in TLS. */
-  readonly tls?: TlsListenOptions | undefined;
+  /** Null: no listener in TLS. Default: one with a certificate of our own. */
+  readonly tls?: TlsListenOptions | null | undefined;
+}
+
+/** Beside the plain listener. */
+function besideListen(listen: string = defaultListen): string {
+  const { host, port } = parseListen(listen);
+  return `${host.includes(':') ? `[${host}]` : host}:${port === 0 ? 0 : defaultTlsPort}`;
 }
 
 /** Where a certificate of our own and its authority are kept. */
 export const certificateDirectory = (dataDirectory: string): string => `${dataDirectory}/certificates`;
 
 const defaultListen = '127.0.0.1:7070';
+const defaultTlsPort = 7443;
 /** How long a stop waits for requests in flight. */
 export const drainMs = 10_000;
 const readyPollMs = 20;
@@ -128,7 +135,7 @@ export async function openGateway(
   options: {
     readonly listen: string | undefined;
     readonly domain?: string | undefined;
-    readonly tls?: TlsListenOptions | undefined;
+    readonly tls?: TlsListenOptions | null | undefined;
     readonly paths: { readonly state: string; readonly credentials: string; readonly tls: string };
   },
 ): Promise<RunningService> {
@@ -156,9 +163,14 @@ export async function openGateway(
   const address = await gateway.listen({ host, port });
   const url = `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
   const e2b =
-    options.tls === undefined
+    options.tls === null
       ? null
-      : await listenTls(gateway, options.tls, options.paths.tls, e2bDomainOf(settings.domain));
+      : await listenTls(
+          gateway,
+          { ...options.tls, listen: options.tls?.listen ?? besideListen(options.listen) },
+          options.paths.tls,
+          e2bDomainOf(settings.domain),
+        );
   const { apiKey, isNew } = await localCredentials(options.paths.credentials, url, keys);
   gateway.start();
   const held = stack.move();
@@ -167,7 +179,7 @@ export async function openGateway(
     url,
     apiKey,
     isNewKey: isNew,
-    e2b,
+    e2b: deps.sandboxes === undefined ? null : e2b,
     ready: whenTrue(() => gateway.isReady),
     close() {
       closing ??= gateway.close({ signal: AbortSignal.timeout(drainMs) }).finally(() => held.disposeAsync());
@@ -179,7 +191,7 @@ export async function openGateway(
 /** @param directory where a certificate of our own is kept */
 async function listenTls(
   gateway: Gateway,
-  { listen, certPath, keyPath }: TlsListenOptions,
+  { listen, certPath, keyPath }: TlsListenOptions & { readonly listen: string },
   directory: string,
   domain: string,
 ): Promise<E2bAccess> {

@@ -1,6 +1,7 @@
 /** `npm start`: serves from the checkout's own data directory, publishes the examples and shows one real invocation of each. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { e2bExports } from '../gateway/cli/e2b-exports.ts';
 import type { RunningService } from '../gateway/runtime.ts';
 import { up } from '../gateway/up.ts';
 import { createAdminClient, errorCodes, GatewayError, type PublishEvent } from '../sdk/index.ts';
@@ -34,6 +35,10 @@ async function main(): Promise<void> {
   const service = await up({
     dataDirectory,
     ...(process.env.SNAPGATE_LISTEN === undefined ? {} : { listen: process.env.SNAPGATE_LISTEN }),
+    ...(process.env.SNAPGATE_DOMAIN === undefined ? {} : { domain: process.env.SNAPGATE_DOMAIN }),
+    ...(process.env.SNAPGATE_TLS_LISTEN === undefined
+      ? {}
+      : { tls: { listen: process.env.SNAPGATE_TLS_LISTEN } }),
     onStep: nextStep,
     logLevel: process.env.SNAPGATE_LOG ?? 'warn',
   });
@@ -98,6 +103,7 @@ Try next:
   ${cli} invoke hello-node -i
   ${cli} ps
   ${cli} init python my-function && ${cli} publish my-function`);
+  if (service.e2b !== null) say(`\n${e2bExports(service.e2b, service.isNewKey ? service.apiKey : null)}`);
 }
 
 try {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { GatewayError } from '../../sdk/index.ts';
+import { e2bExports } from './e2b-exports.ts';
 import type { CommandEntry } from './program.ts';
 import { type ServiceOptions, type StartService, serviceCommand } from './services.ts';
 import { run } from './testing/terminal.ts';
@@ -67,6 +68,34 @@ test('a new key is shown once, an old one never', async (context) => {
   assert.match(first.ran.stderr, /^API key, shown this once: e2b_first\n/m);
   const second = await serveOnce(context, [], {});
   assert.ok(!second.ran.stderr.includes('e2b_first'));
+});
+
+test('programs that use an E2B SDK are told how to get here, with a key only while it is new', async (context) => {
+  const e2b = { domain: 'sb.test:7443', caPath: '/data/ca.pem' };
+  const shown = e2bExports(e2b, null);
+  assert.match(shown, /export E2B_DOMAIN=sb\.test:7443\n/);
+  assert.match(shown, /export NODE_EXTRA_CA_CERTS=\/data\/ca\.pem/);
+  assert.match(shown, /export E2B_API_KEY=<a key/);
+  assert.match(e2bExports(e2b, 'e2b_1'), /export E2B_API_KEY=e2b_1\n/);
+  assert.doesNotMatch(e2bExports({ ...e2b, caPath: null }, null), /CA_CERTS|CERT_FILE/);
+
+  const usual = await serveOnce(context, [], {});
+  assert.equal(usual.options?.tls, undefined);
+  const off = await serveOnce(context, ['--tls', 'off'], {});
+  assert.equal(off.options?.tls, null);
+  const words = ['--tls', '0.0.0.0:443', '--tls-cert', 'c.pem', '--tls-key', '/k.pem', '--domain', 'sb.test'];
+  const { options } = await serveOnce(context, words, { SNAPGATE_TLS_LISTEN: 'off' });
+  assert.equal(options?.domain, 'sb.test');
+  assert.match(
+    JSON.stringify(options?.tls),
+    /^{"listen":"0\.0\.0\.0:443","certPath":"\/.*c\.pem","keyPath":"\/k\.pem"}$/,
+  );
+  const entries = [entryOver(() => assert.fail('started'))];
+  for (const bad of [
+    ['--tls', 'nowhere'],
+    ['--tls-cert', 'c.pem'],
+  ])
+    assert.equal((await run(context, ['up', ...bad], { entries })).code, 2);
 });
 
 test('a log level that is none is wrong usage, wherever it comes from', async (context) => {
