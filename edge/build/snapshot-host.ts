@@ -101,7 +101,7 @@ class BootedMachine extends ChannelBuildMachine implements BootedTemplate {
     await this.closeConnections(signal);
     await this.channel.sync({ signal });
     const paused = await this.#running.pause();
-    await paused.saveState(files.statePath, { signal });
+    await (await paused.saveState()).moveTo(files.statePath);
     // From here on the memory file is the base image: this machine must never run again.
     await paused.quit();
     await this[Symbol.asyncDispose]();

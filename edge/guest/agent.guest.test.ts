@@ -196,7 +196,7 @@ describe('the agent as init of a real guest', () => {
     socket.resume();
     await sleep(500);
     const paused = await machine.pause();
-    await paused.saveState(files.statePath, soon());
+    await (await paused.saveState()).moveTo(files.statePath);
     await paused.quit();
     socket.destroy();
 

@@ -54,7 +54,7 @@ export async function capture(
     const pagesMs = clock.monotonic() - freezeAt;
     await step('frozen');
     const stateAt = clock.monotonic();
-    await paused.saveState(draft.statePath, { signal: options.signal });
+    const state = await paused.saveState();
     const timing = {
       stateMs: clock.monotonic() - stateAt,
       pagesMs,
@@ -64,6 +64,7 @@ export async function capture(
     };
     await step('saved');
     const finish = async () => {
+      await state.moveTo(draft.statePath);
       await copy.written;
       return draft.link(await paused.frozenLayers());
     };

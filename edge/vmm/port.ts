@@ -134,6 +134,16 @@ export interface RunningVmm extends VmmProcess {
   pause(): Promise<PausedVmm>;
 }
 
+/** Device state that lies in the machine's directory until it is fetched, the next one is saved, or the machine is disposed. */
+export interface SavedState {
+  /**
+   * Moves it to a path, which must not exist; once, and the machine may run again meanwhile. Nothing is synced to the medium: whoever
+   * publishes the file does that. Throws the system's error (`ENOSPC` …), leaving no file.
+   * @returns bytes written
+   */
+  moveTo(path: string): Promise<number>;
+}
+
 export interface PausedVmm extends VmmProcess {
   readonly phase: 'paused';
   resume(): Promise<RunningVmm>;
@@ -143,13 +153,10 @@ export interface PausedVmm extends VmmProcess {
    */
   freezeDisk(): Promise<void>;
   /**
-   * Saves device state to `statePath`, which must not exist (RAM is not in it: `x-ignore-shared`). The machine stays
-   * paused, also when saving failed (`disk_full`, `cancelled`): only a VMM that stops answering is disposed. Once a pause:
-   * afterwards, and after a failure late in it, saving is a `conflict` until the machine was resumed.
-   * Nothing is synced to the medium: whoever publishes the files does that.
-   * @returns bytes written
+   * Saves device state, without RAM, as often as wanted; the machine stays paused, also when saving failed (`disk_full`): only a VMM
+   * that stops answering is disposed.
    */
-  saveState(statePath: string, options: { readonly signal: AbortSignal }): Promise<number>;
+  saveState(): Promise<SavedState>;
   /** Asks the VMM to flush and end, for the template's own boot: its memory file is then the base image. */
   quit(): Promise<void>;
 }

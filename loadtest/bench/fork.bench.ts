@@ -138,9 +138,9 @@ async function openBare(digest: VersionDigest) {
     async round(): Promise<number> {
       const from = performance.now();
       const paused = await running!.pause();
-      const { copied, written } = copier.capture(paused.pid, mapping, join(directory, `delta-${files}`));
+      const { copied, written } = copier.capture(paused.pid, mapping, join(directory, `delta-${files++}`));
       await copied;
-      await paused.saveState(join(directory, `state-${files++}`), { signal });
+      await paused.saveState();
       const ms = performance.now() - from;
       running = await paused.resume();
       await written;

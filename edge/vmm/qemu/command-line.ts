@@ -18,7 +18,7 @@ export interface Acceleration {
 }
 
 /** Board and its options: part of the fingerprint. Devices that no guest of ours uses are left out. */
-export const board = 'q35,usb=off,sata=off,smbus=off,vmport=off,smm=off,graphics=off';
+export const board = 'q35,usb=off,sata=off,smbus=off,vmport=off,smm=off,graphics=off,suppress-vmdesc=on';
 
 export type MachineStart =
   /** Kernel and initramfs lie in the VMM's directory. The arguments are joined with spaces; the guest splits at them. */
@@ -85,6 +85,8 @@ export function commandLine(
 export function processArguments(id: MachineId, acceleration: Acceleration): string[] {
   return [
     ...['-name', id, '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot', '-S'],
+    // Device state is saved without the section that describes who wrote it (see `device-state.ts`); the fingerprint does that.
+    ...['-global', 'migration.send-configuration=off'],
     ...['-sandbox', 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'],
     ...['-accel', accelArgument(acceleration), '-cpu', acceleration.cpuModel],
     ...['-qmp', `unix:${vmmFileNames.qmp},server=on,wait=off`],

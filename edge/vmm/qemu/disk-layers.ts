@@ -25,8 +25,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../../sdk/index.ts';
 import { createOverlay } from '../../disk/qcow2-overlay.ts';
+import { SaveRefused } from './device-state.ts';
 import { type MachineFiles, vmmFileNames } from './machine-files.ts';
-import { SaveRefused } from './migration.ts';
 import { type QmpClient, QmpError } from './qmp-client.ts';
 import type { BlockNode } from './qmp-message.ts';
 

@@ -1,7 +1,18 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, open, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
+import {
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -12,6 +23,7 @@ import { readMemoryUse } from '../../memory/index.ts';
 import type { PausedVmm, RunningVmm, SnapshotFiles, Vmm, VmmProcess } from '../port.ts';
 import { createQemuVmm } from './driver.ts';
 import { type Launch, launchDetached } from './launch.ts';
+import { machineFiles } from './machine-files.ts';
 import {
   bootCounter,
   buildTestGuest,
@@ -72,7 +84,7 @@ describe('the QEMU driver with a real guest', () => {
     base = snapshotAt(directory, 'base');
     const booted = await bootCounter(vmm, guest, base, signal);
     const paused = await booted.pause();
-    assert.equal(await paused.saveState(base.statePath, { signal }), (await stat(base.statePath)).size);
+    assert.equal(await (await paused.saveState()).moveTo(base.statePath), (await stat(base.statePath)).size);
     await paused.quit();
     assert.equal((await paused.exited).isExpected, true);
     captured = (await counts(paused)).at(-1) ?? 0;
@@ -148,7 +160,7 @@ describe('the QEMU driver with a real guest', () => {
     await waitForCount(clone, captured + 5);
     const paused = await clone.pause();
     await paused.freezeDisk();
-    assert.ok((await paused.saveState(next.statePath, { signal })) < 4 * 2 ** 20);
+    assert.ok((await (await paused.saveState()).moveTo(next.statePath)) < 2 ** 20);
     await copyMemory(paused, next.memoryPath, guest.shape.memoryMiB);
     const at = (await counts(paused)).at(-1) ?? 0;
     const blank = await spawnOver(vmm, guest, next);
@@ -159,28 +171,33 @@ describe('the QEMU driver with a real guest', () => {
     assert.ok(resumed.includes(at + 1), 'the source goes on as well');
   });
 
-  test('a save that can not be done leaves the machine paused and no file behind', async () => {
+  test('state is saved as often as wanted, taken once the machine runs again, and never over another file', async () => {
     await using clone = await restore(base);
     const paused = await clone.pause();
     const taken = join(directory, 'taken');
     await writeFile(taken, 'mine');
-    await assert.rejects(paused.saveState(taken, { signal }), { code: 'vmm_failed' });
+    const first = await paused.saveState();
+    await assert.rejects(first.moveTo(taken), { code: 'vmm_failed' });
     assert.equal(await readFile(taken, 'utf8'), 'mine');
-    const statePath = join(directory, 'aborted');
-    await assert.rejects(paused.saveState(statePath, { signal: AbortSignal.abort() }), { code: 'cancelled' });
-    const late = new AbortController();
-    const saving = assert.rejects(paused.saveState(statePath, { signal: late.signal }), {
-      code: 'cancelled',
-    });
-    setTimeout(() => late.abort(), 1);
-    await saving;
+    const statePath = join(directory, 'second');
+    const second = await paused.saveState();
+    const at = (await counts(paused)).at(-1) ?? 0;
+    const running = await paused.resume();
+    await waitForCount(running, at + 2);
+    assert.equal(await second.moveTo(statePath), (await stat(statePath)).size);
+    await assert.rejects(second.moveTo(join(directory, 'third')), { code: 'vmm_failed' });
+  });
+
+  test('a state that is no plain file is refused', async () => {
+    await using clone = await restore(base);
+    const paused = await clone.pause();
+    const state = await paused.saveState();
+    const file = machineFiles(paused.directory.path).state;
+    await rm(file);
+    await symlink('/etc/passwd', file);
+    const statePath = join(directory, 'foreign');
+    await assert.rejects(state.moveTo(statePath), { code: 'vmm_failed' });
     await assert.rejects(stat(statePath), { code: 'ENOENT' });
-    const again = await (await paused.resume()).pause();
-    await again.saveState(statePath, { signal });
-    const second = join(directory, 'second');
-    await assert.rejects(again.saveState(second, { signal }), { code: 'conflict' });
-    const at = (await counts(again)).at(-1) ?? 0;
-    await waitForCount(await again.resume(), at + 2);
   });
 
   test('a full disk while saving is told as such, and the machine goes on', {
@@ -188,11 +205,12 @@ describe('the QEMU driver with a real guest', () => {
   }, async () => {
     const small = join(directory, 'small');
     await mkdir(small);
-    await run('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', small]);
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=16k', 'tmpfs', small]);
     try {
       await using clone = await restore(base);
       const paused = await clone.pause();
-      await assert.rejects(paused.saveState(join(small, 'state'), { signal }), { code: 'disk_full' });
+      const state = await paused.saveState();
+      await assert.rejects(state.moveTo(join(small, 'state')), { code: 'disk_full' });
       assert.deepEqual(await readdir(small), []);
       const at = (await counts(paused)).at(-1) ?? 0;
       await waitForCount(await paused.resume(), at + 2);

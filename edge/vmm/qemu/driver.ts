@@ -10,14 +10,14 @@ import { type Acceleration, commandLine, type MachineStart } from './command-lin
 import { fingerprintOf, hasKvmDevice, readHostFacts } from './host-facts.ts';
 import { type Launch, launchDetached } from './launch.ts';
 import { adoptLeftover, findLeftovers, removeLeftover } from './leftovers.ts';
-import { type MachineFiles, maxRunDirectoryBytes, vmmFileNames } from './machine-files.ts';
+import { type MachineFiles, maxRunDirectoryBytes } from './machine-files.ts';
 import {
   type InheritedFile,
   type MachineLauncherDeps,
   type MachineStartPlan,
   startMachine,
 } from './machine-launcher.ts';
-import { prepareMigration } from './migration.ts';
+import { expectState } from './migration.ts';
 import { blankVmm, runningVmm } from './phases.ts';
 import { type ProbeGuest, probeBoot } from './probe-boot.ts';
 import type { VmmProcess } from './vmm-process.ts';
@@ -176,7 +176,6 @@ class QemuVmm implements Vmm {
       ] as const;
       const machine = await this.#start(options, { kind: 'boot', kernelArgs }, inherited, prepare);
       return await machine.step('boot', 'boot the machine', startCodes, async () => {
-        await prepareMigration(machine.qmp, signal);
         await machine.qmp.execute('cont', {}, { signal });
         return runningVmm(machine);
       });
@@ -200,8 +199,7 @@ class QemuVmm implements Vmm {
     const machine = await this.#start(options, { kind: 'clone' }, inherited, prepare);
     return await machine.step('expectState', 'prepare the VMM', startCodes, async () => {
       await requirePrivateMapping(machine.pid, snapshot.memoryPath);
-      await prepareMigration(machine.qmp, signal);
-      await machine.qmp.execute('migrate-incoming', { uri: `unix:${vmmFileNames.incoming}` }, { signal });
+      await expectState(machine.qmp, signal);
       return blankVmm(machine);
     });
   }

@@ -58,7 +58,7 @@ describe('forking a running guest with its memory and disk', () => {
     );
     base = snapshotAt(directory, 'base');
     const paused = await (await bootCounter(vmm, guest, base, signal)).pause();
-    await paused.saveState(base.statePath, { signal });
+    await (await paused.saveState()).moveTo(base.statePath);
     await paused.quit();
     await paused.dispose();
   });
@@ -86,8 +86,9 @@ describe('forking a running guest with its memory and disk', () => {
     const statePath = join(place, 'state');
     const copy = copier.capture(paused.pid, mapping, deltaPath);
     await Promise.all([copy.copied, paused.freezeDisk()]);
-    await paused.saveState(statePath, { signal });
+    const state = await paused.saveState();
     const source = await paused.resume();
+    await state.moveTo(statePath);
     await copy.written;
     return { deltaPath, statePath, layers: await source.frozenLayers(), count, source };
   }

@@ -80,7 +80,6 @@ function enterPhase(machine: VmmProcess, status: RunState): RunningVmm | PausedV
       machine.assumePhase('blank');
       return blankVmm(machine);
     case 'paused':
-    case 'postmigrate':
       machine.assumePhase('paused');
       return pausedVmm(machine);
     case 'running':

@@ -7,7 +7,7 @@ export const vmmFileNames = {
   agent: 'agent.sock',
   console: 'console.sock',
   incoming: 'incoming.sock',
-  outgoing: 'outgoing.sock',
+  state: 'device.state',
   disk: 'disk.qcow2',
   kernel: 'kernel',
   initrd: 'initrd',
@@ -24,7 +24,7 @@ export interface MachineFiles {
   readonly agentSocket: string;
   readonly consoleSocket: string;
   readonly incomingSocket: string;
-  readonly outgoingSocket: string;
+  readonly state: string;
   readonly disk: string;
   readonly kernel: string;
   readonly initrd: string;
@@ -43,7 +43,7 @@ export function machineFiles(path: string): MachineFiles {
     agentSocket: join(vmmDirectory, vmmFileNames.agent),
     consoleSocket: join(vmmDirectory, vmmFileNames.console),
     incomingSocket: join(vmmDirectory, vmmFileNames.incoming),
-    outgoingSocket: join(vmmDirectory, vmmFileNames.outgoing),
+    state: join(vmmDirectory, vmmFileNames.state),
     disk: join(vmmDirectory, vmmFileNames.disk),
     kernel: join(vmmDirectory, vmmFileNames.kernel),
     initrd: join(vmmDirectory, vmmFileNames.initrd),
@@ -53,4 +53,4 @@ export function machineFiles(path: string): MachineFiles {
 
 /** `sun_path` holds 108 bytes with its final NUL; longer run directories can't work. */
 export const maxRunDirectoryBytes =
-  107 - Buffer.byteLength(machineFiles(`/${'x'.repeat(20)}`).outgoingSocket);
+  107 - Buffer.byteLength(machineFiles(`/${'x'.repeat(20)}`).incomingSocket);

@@ -1,7 +1,7 @@
 /** The typed phases of a VMM over one process: each object offers only what its phase allows. */
 import type { BlankVmm, PausedVmm, RunningVmm, VmmProcess as VmmProcessPort } from '../port.ts';
-import { vmmFileNames } from './machine-files.ts';
-import { drainState, feedState } from './migration.ts';
+import { moveState, saveDevices } from './device-state.ts';
+import { feedState } from './migration.ts';
 import type { VmmProcess } from './vmm-process.ts';
 
 const vmmCodes = { failed: 'vmm_failed', timeout: 'vmm_failed' } as const;
@@ -55,10 +55,13 @@ export function pausedVmm(process: VmmProcess): PausedVmm {
         return runningVmm(process);
       }),
     freezeDisk: () => process.step('freezeDisk', 'freeze the disk', vmmCodes, () => process.disk.freeze()),
-    saveState: (statePath, { signal }) =>
-      process.step('saveState', 'save the state of the machine', vmmCodes, () => {
-        const uri = `unix:${vmmFileNames.outgoing}`;
-        return drainState(process.qmp, { socketPath: process.files.outgoingSocket, uri, statePath }, signal);
+    saveState: () =>
+      process.step('saveState', 'save the state of the machine', vmmCodes, async () => {
+        await saveDevices(process.qmp, process.files);
+        return {
+          moveTo: (path) =>
+            process.attempt('keep the state of the machine', vmmCodes, () => moveState(process.files, path)),
+        };
       }),
     quit: () =>
       process.step('quit', 'end the VMM', vmmCodes, async () => {

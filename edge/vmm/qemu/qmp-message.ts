@@ -52,8 +52,7 @@ export const qmpReturns = {
   quit: empty,
   'migrate-set-capabilities': empty,
   'migrate-incoming': empty,
-  migrate: empty,
-  migrate_cancel: empty,
+  'xen-save-devices-state': empty,
   'blockdev-add': empty,
   'blockdev-reopen': empty,
   'blockdev-snapshot': empty,
@@ -105,8 +104,7 @@ export interface QmpArguments {
     readonly capabilities: readonly { readonly capability: string; readonly state: boolean }[];
   };
   'migrate-incoming': { readonly uri: string };
-  migrate: { readonly uri: string };
-  migrate_cancel: NoArguments;
+  'xen-save-devices-state': { readonly filename: string; readonly live: boolean };
   'blockdev-add': BlockNode;
   'blockdev-reopen': { readonly options: readonly BlockNode[] };
   'blockdev-snapshot': { readonly node: string; readonly overlay: string };
