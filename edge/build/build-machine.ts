@@ -56,7 +56,10 @@ export class ChannelBuildMachine implements BuildMachine {
     const input = options.stdin === undefined ? Promise.resolve() : this.#feed(id, options.stdin, signal);
     // A process may end without reading all of its input; its exit status tells more than the broken pipe.
     await Promise.all([...outputs, input.catch(() => {})]);
-    return toExit(await this.channel.waitProcess(id, { signal }));
+    const exit = toExit(await this.channel.waitProcess(id, { signal }));
+    // Clones shall not have the steps of their build among their processes.
+    await this.channel.deleteProcess(id, { signal });
+    return exit;
   }
 
   async #feed(id: string, input: Readable, signal: AbortSignal): Promise<void> {

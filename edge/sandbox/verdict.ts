@@ -5,8 +5,11 @@ import type { VmmExit } from '../vmm/port.ts';
 
 const maxEvidence = 8_000;
 const panicPattern = /Kernel panic - not syncing: ?([^\r\n]*)/;
-/** A disk counts as full below this: what is left may be of no use to a process that wants a block. */
-const fullBelowBytes = 64 * 1024;
+/**
+ * A disk counts as full below this: ext4 keeps 2 % of it, at most 16 MiB, for its own (`s_resv_clusters`) and tells them as free; and
+ * a few blocks are of no use to a process that wants more.
+ */
+const fullBelowBytes = (totalBytes: number) => Math.min(totalBytes * 0.021, 16 * 2 ** 20) + 64 * 1024;
 
 const verdict = (
   reason: Termination['reason'],
@@ -86,6 +89,7 @@ export function processVerdict(status: ProcessStatus, evidence: ProcessEvidence)
   const exit = `exit code ${status.exitCode}`;
   if (status.exitCode === 0 || metrics === null) return own('exited', exit);
   const freeBytes = metrics.diskTotalBytes - metrics.diskUsedBytes;
-  if (metrics.diskTotalBytes === 0 || freeBytes >= fullBelowBytes) return own('exited', exit);
+  if (metrics.diskTotalBytes === 0 || freeBytes >= fullBelowBytes(metrics.diskTotalBytes))
+    return own('exited', exit);
   return own('disk_full', `${exit}; ${freeBytes} of ${metrics.diskTotalBytes} bytes of disk are free`);
 }
