@@ -94,6 +94,19 @@ test('logs are streamed as the edge tells them, and closing the connection ends 
   await ended.promise;
 });
 
+test('a follower of silent logs gets the head of the answer, and logs that break off are not taken for whole', async () => {
+  await using h = await startHarness();
+  const broken = Promise.withResolvers<never>();
+  h.edge.behaviour.logs = async function* () {
+    yield await broken.promise;
+  };
+  const headers = { 'x-api-key': h.key };
+  const answer = await fetch(`${h.url}/v1/logs?template=open&follow=true`, { headers });
+  assert.equal(answer.status, 200);
+  broken.reject(new Error('the edge is gone'));
+  await assert.rejects(answer.text());
+});
+
 test('logs of an unknown template or machine are 404, an odd query is 400', async () => {
   await using h = await startHarness();
   const status = async (query: string) =>

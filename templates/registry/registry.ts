@@ -51,8 +51,6 @@ export interface TemplateRegistry {
   addVersion(name: string, version: NewVersion): RegisteredVersion;
   /** {@link addVersion}, and `latest` points to it alone, in one transaction. */
   publish(name: string, version: NewVersion): RegisteredVersion;
-  /** After a rebuild: same digest, new sizes and times. Unknown digests are ignored. */
-  updateFacts(name: string, facts: VersionFacts): void;
   /** Makes or replaces an alias. @throws GatewayError `invalid_request`, `template_not_found`, `version_not_found` */
   setAlias(name: string, alias: string, targets: readonly { version: string; weight?: number }[]): Alias;
   /** @throws GatewayError `conflict` for `latest`, `template_not_found`, `version_not_found` */
@@ -162,11 +160,6 @@ export function createTemplateRegistry(
         const { number } = add(name, version);
         rows.putAlias(name, latestAlias, clock.now(), [[number, 1]]);
         return withoutNumber(requireVersion(name, `v${number}`));
-      }),
-    updateFacts: (name, facts) =>
-      write(name, () => {
-        const known = rows.versionByDigest(name, facts.digest);
-        if (known !== undefined) rows.updateFacts(name, numberOf(known.version) as number, facts);
       }),
     setAlias: (name, alias, targets) =>
       write(name, () => {
