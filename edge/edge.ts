@@ -21,6 +21,7 @@ import {
 import type { BuildEvent, EdgeClient, InvokeRequest, LogRequest, ServedVersion } from './client/port.ts';
 import type { SandboxEdge } from './client/sandbox-port.ts';
 import type { EdgeConfig } from './config.ts';
+import type { DiskUse } from './disk/disk-use.ts';
 import type { ConnectOptions, SandboxChannel } from './guest/index.ts';
 import { createInvoker, type LeaseSource } from './invoke/invoker.ts';
 import { LogCollector } from './logs/collector.ts';
@@ -44,6 +45,7 @@ export interface EdgeDeps {
   readonly host: SnapshotHost;
   readonly build: BuildDeps;
   readonly privateBytes: (vmm: VmmProcess) => Promise<number | null>;
+  readonly diskUse: () => Promise<DiskUse | null>;
   readonly logsDirectory: string;
   readonly sandboxes: SandboxParts;
 }
@@ -173,6 +175,7 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
       maxMachines: config.maxMachines,
       versions: serving.size,
       startedAt,
+      disk: await deps.diskUse(),
       network: deps.networks.describe(),
     };
   }

@@ -14,6 +14,7 @@ import { createChecksums } from './build/checksums.ts';
 import { createSnapshotHost } from './build/snapshot-host.ts';
 import { dataLayout, type EdgeConfig, edgeConfigSchema } from './config.ts';
 import { lockDataDirectory } from './data-lock.ts';
+import { createDiskUse } from './disk/disk-use.ts';
 import { createEdge, type Edge } from './edge.ts';
 import { connectGuest } from './guest/index.ts';
 import { createImageDigester, createPageCopier, readMemoryUse } from './memory/index.ts';
@@ -166,6 +167,10 @@ export async function openEdge(
       build: { host, versionsDirectory: layout.versions, clock, lane: createBuildLane() },
       privateBytes: async (machine) =>
         (await readMemoryUse(machine.pid, machine.memoryPath)).ram.privateBytes,
+      diskUse: createDiskUse(
+        { clock },
+        { directories: [layout.versions, layout.snapshots, layout.bases, layout.machines] },
+      ),
       logsDirectory: layout.logs,
       sandboxes: {
         ...{ store, digester, snapshotsDirectory: layout.snapshots, basesDirectory: layout.bases },

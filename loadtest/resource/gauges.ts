@@ -5,7 +5,7 @@ export const gauges = {
   memory_private_bytes: { unit: 'bytes', title: 'private guest pages of all machines' },
   memory_per_machine_bytes: { unit: 'bytes', title: 'memory per machine (PSS)' },
   page_cache_bytes: { unit: 'bytes', title: 'page cache of the host' },
-  disk_bytes: { unit: 'bytes', title: 'snapshots and scratch layers' },
+  disk_bytes: { unit: 'bytes', title: 'disk: versions, snapshots and scratch layers' },
   machines: { unit: 'number', title: 'machines of any state' },
   machines_ready: { unit: 'number', title: 'ready machines' },
   machines_blank: { unit: 'number', title: 'blank VMMs' },

@@ -1,12 +1,13 @@
-import { createAdminClient, type MachineInfo, type PoolInfo } from '../../sdk/index.ts';
+import { createAdminClient, type MachineInfo, type NodeInfo, type PoolInfo } from '../../sdk/index.ts';
 
 /** What the admin API says at one instant. A part that could not be had is `null`. */
 export interface NodeView {
   readonly machines: readonly MachineInfo[] | null;
   readonly pools: readonly PoolInfo[] | null;
+  readonly nodes: readonly NodeInfo[] | null;
 }
 
-/** Asks a gateway about its machines and pools. Never rejects: a busy server must not end a run. */
+/** Asks a gateway about its nodes, machines and pools. Never rejects: a busy server must not end a run. */
 export interface NodeApi {
   view(): Promise<NodeView>;
 }
@@ -25,11 +26,12 @@ export function createNodeApi(options: {
   return {
     async view() {
       const signal = AbortSignal.timeout(askTimeoutMs);
-      const [machines, pools] = await Promise.all([
+      const [machines, pools, nodes] = await Promise.all([
         client.machines({ signal }).catch(() => null),
         client.pools({ signal }).catch(() => null),
+        client.nodes({ signal }).catch(() => null),
       ]);
-      return { machines, pools };
+      return { machines, pools, nodes };
     },
   };
 }

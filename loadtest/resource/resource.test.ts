@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { MachineInfo, PoolInfo } from '../../sdk/index.ts';
+import type { MachineInfo, NodeInfo, PoolInfo } from '../../sdk/index.ts';
 import { checkLeaks, type Holdings, takeHoldings } from './leaks.ts';
 import { createLocalHost } from './local-host.ts';
 import type { NodeApi, NodeView } from './node-view.ts';
@@ -36,13 +36,22 @@ const pool = (over: Partial<PoolInfo> = {}): PoolInfo => ({
   lastFailure: null,
   ...over,
 });
+const node = (usedBytes: number | null): NodeInfo => ({
+  ...{ id: 'aaaa', isReady: true, isDraining: false, isTenantBoundary: false, versions: 1, startedAt: 0 },
+  ...{ accelerator: 'tcg', acceleratorReason: '', machines: 1, maxMachines: 2 },
+  disk: usedBytes === null ? null : { usedBytes, freeBytes: 1 },
+});
 const api = (...views: NodeView[]): NodeApi => ({
   view: async () => (views.length > 1 ? views.shift()! : views[0]!),
 });
 
 describe('the sampler', () => {
   test('adds up machines and pools, leaves out what the server does not say, and stops when disposed', async () => {
-    const view: NodeView = { machines: [machine(100), machine(null), machine(50)], pools: [pool()] };
+    const view: NodeView = {
+      machines: [machine(100), machine(null), machine(50)],
+      pools: [pool()],
+      nodes: [node(700), node(null), node(7)],
+    };
     const sampler = startSampler({ api: api(view), local: null, now: () => 7 }, { everyMs: 1 });
     while (sampler.samples().length < 3) await new Promise((resolve) => setTimeout(resolve, 1));
     await sampler[Symbol.asyncDispose]();
@@ -55,6 +64,7 @@ describe('the sampler', () => {
         machines_ready: 2,
         machines_blank: 1,
         machines_leased: 0,
+        disk_bytes: 707,
       },
     });
     await new Promise((resolve) => setTimeout(resolve, 10));
@@ -63,7 +73,7 @@ describe('the sampler', () => {
 
   test('keeps a few hundred samples however long it runs', async () => {
     const sampler = startSampler(
-      { api: api({ machines: null, pools: null }), local: null, now: () => 0 },
+      { api: api({ machines: null, pools: null, nodes: null }), local: null, now: () => 0 },
       { everyMs: 0 },
     );
     let most = 0;
@@ -105,6 +115,7 @@ describe('the leak check', () => {
   const holding = (machines: number, over: Partial<PoolInfo> = {}): NodeView => ({
     machines: Array.from({ length: machines }, () => machine(null)),
     pools: [pool(over)],
+    nodes: null,
   });
   const slept: number[] = [];
   const sleep = async (ms: number) => void slept.push(ms);
@@ -129,7 +140,7 @@ describe('the leak check', () => {
   });
 
   test('fails when the server does not say what it holds', async () => {
-    const silent = api({ machines: null, pools: null });
+    const silent = api({ machines: null, pools: null, nodes: null });
     assert.equal(await takeHoldings(silent), null);
     const report = await checkLeaks({ api: silent, sleep }, null, { settleMs: 0 });
     assert.equal(report.leaked.length, 1);

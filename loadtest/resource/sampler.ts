@@ -79,6 +79,8 @@ function valuesOf(view: NodeView): Partial<Record<GaugeName, number>> {
     values.machines_blank = sum((pool) => pool.blank);
     values.machines_leased = sum((pool) => pool.serving);
   }
+  const disks = view.nodes?.flatMap(({ disk }) => disk ?? []) ?? [];
+  if (disks.length > 0) values.disk_bytes = disks.reduce((total, { usedBytes }) => total + usedBytes, 0);
   return values;
 }
 

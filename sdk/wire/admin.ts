@@ -152,6 +152,19 @@ export const nodeSchema = z.strictObject({
       permittedRanges: z.array(z.string()).describe('ranges of the floor that rules may open here'),
     })
     .optional(),
+  disk: z
+    .strictObject({
+      usedBytes: z
+        .number()
+        .int()
+        .describe(
+          'allocated for versions, snapshots, bases and scratch layers of machines; links count once',
+        ),
+      freeBytes: z.number().int().describe('left on their filesystem'),
+    })
+    .nullable()
+    .optional()
+    .describe('null when the filesystem does not answer'),
 });
 export type NodeInfo = z.infer<typeof nodeSchema>;
 
