@@ -1,11 +1,11 @@
 /** A node whose machines have network cards, in an internet of its own: for tests with real guests. */
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import dgram from 'node:dgram';
 import { once } from 'node:events';
-import { readFile, rm } from 'node:fs/promises';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import net, { type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import tls from 'node:tls';
 import dnsPacket, { type Packet } from 'dns-packet';
 import pino from 'pino';
@@ -13,6 +13,7 @@ import {
   type CreateSandboxRequest,
   createSandboxRequestSchema,
   type NetworkChoice,
+  type NodeId,
   type SandboxId,
   type SandboxInfo,
   type TemplateName,
@@ -22,9 +23,13 @@ import { packTemplate, parseDefinition } from '../../../templates/index.ts';
 import { edgeCertificate, edgeKey } from '../../client/http-test-certificates.ts';
 import type { SandboxOrigin } from '../../client/sandbox-port.ts';
 import type { Edge } from '../../edge.ts';
+import { GuestHttp } from '../../machine/guest-http.ts';
 import { openEdge } from '../../main.ts';
 import { makeDataDirectory, vmmsOf } from '../../sandbox/testing/sandbox-node.ts';
+import { inNamespace, runCommand } from '../command.ts';
 import { networkConfigSchema } from '../config.ts';
+import { slotPrefix } from '../slot/layout.ts';
+import type { CrashOptions } from './crash-process.ts';
 import { createWorld, type World, worldHosts } from './world.ts';
 
 const templateFolder = join(import.meta.dirname, 'template');
@@ -50,15 +55,25 @@ export interface NetworkedNode extends AsyncDisposable {
     network?: Record<string, boolean> | NetworkChoice,
     request?: Partial<CreateSandboxRequest>,
   ): Promise<SandboxInfo>;
-  /** Runs `probe.py` of the template with these steps; answers how each ended. */
+  /** Has `probe.py` of the template take these steps; answers how each ended. */
   probe(id: string, steps: readonly Record<string, unknown>[]): Promise<unknown[]>;
   probeTimed(id: string, steps: readonly Record<string, unknown>[]): Promise<Outcome[]>;
-  /** A server in the internet; `tcp` says its own address, `http` and `tls` the host that was asked for. */
-  serve(kind: 'tcp' | 'http' | 'tls' | 'udp', address: string, port: number): Promise<void>;
-  /** What UDP servers heard. */
+  /**
+   * A server in the internet; `tcp` says its own address, `http` and `tls` the host that was asked for, or what `files` has of
+   * the path behind the host.
+   */
+  serve(
+    kind: 'tcp' | 'http' | 'tls' | 'udp',
+    address: string,
+    port: number,
+    files?: ReadonlyMap<string, string | Buffer>,
+  ): Promise<void>;
+  /** What UDP servers heard, and which streams began. */
   readonly heard: string[];
-  /** Ends the edge as a kill would, or properly, and opens another one on the same directory. */
-  reopen(): Promise<void>;
+  /** Opens another edge on the same directory; with `crash` after one in between that was killed. */
+  reopen(how?: 'crash'): Promise<void>;
+  /** Namespaces of this node's slots. */
+  slots(): Promise<string[]>;
 }
 
 /** Publishes a template with these rules. The caller disposes, which asserts that nothing is left behind. */
@@ -76,6 +91,16 @@ export async function openNetworkedNode(
   const upstream = stack.use(await openUpstream(zone, asked));
   const dataDirectory = await makeDataDirectory();
   stack.defer(() => rm(dataDirectory, { recursive: true, force: true }));
+  const config = {
+    dataDirectory,
+    accelerator: 'tcg' as const,
+    network: networkConfigSchema.parse({
+      permittedRanges: ['10.1.0.0/16'],
+      resolvers: [`127.0.0.1#${upstream.port}`],
+      readySlots: 2,
+      ...options.config,
+    }),
+  };
   const open = () =>
     openEdge(
       {
@@ -84,20 +109,19 @@ export async function openNetworkedNode(
         networkOutside: world.outside,
         signal: new AbortController().signal,
       },
-      {
-        dataDirectory,
-        accelerator: 'tcg',
-        network: networkConfigSchema.parse({
-          permittedRanges: ['10.1.0.0/16'],
-          resolvers: [`127.0.0.1#${upstream.port}`],
-          ...options.config,
-        }),
-      },
+      config,
     );
   let edge = await open();
+  const { id: node } = await edge.node();
+  const slots = async () =>
+    (await readdir('/run/netns')).filter((name) => name.startsWith(slotPrefix(node as NodeId)));
   stack.defer(async () => {
+    for (const { id } of await edge.sandboxes.list({})) await edge.sandboxes.kill(id as SandboxId);
     await edge.dispose();
     for (const pid of await vmmsOf(dataDirectory)) process.kill(pid, 'SIGKILL');
+    assert.deepEqual(await slots(), [], 'slots are left behind');
+    const tables = await runCommand(inNamespace(world.outside, ['nft', 'list', 'tables']));
+    assert.equal(tables.includes(node), false, `left behind: ${tables}`);
   });
   const digest = await publish(edge, options.network ?? {}, options.changes ?? {});
   const served = { digest, template: 'networked' as TemplateName, version: 'v1' };
@@ -109,20 +133,15 @@ export async function openNetworkedNode(
 
   async function probeTimed(id: string, steps: readonly Record<string, unknown>[]): Promise<Outcome[]> {
     using use = await edge.sandboxes.use(id as SandboxId, { signal: anyTime() });
-    const process = `probe-${Math.random().toString(36).slice(2)}`;
-    const signal = anyTime();
-    await use.channel.startProcess(
-      { id: process, argv: ['python3', '/app/probe.py', JSON.stringify(steps)], user: 'root' },
-      { signal },
-    );
-    const [output, errors] = await Promise.all(
-      (['stdout', 'stderr'] as const).map(async (stream) =>
-        text(await use.channel.processOutput(process, stream, { signal, follow: true })),
-      ),
-    );
-    const { exitCode } = await use.channel.waitProcess(process, { signal });
-    assert.equal(exitCode, 0, errors);
-    return JSON.parse(output ?? '') as Outcome[];
+    const http = new GuestHttp(use.channel, { port: 8000, connections: 1 });
+    try {
+      const request = { method: 'POST', path: '/', body: JSON.stringify(steps) };
+      const { status, body } = await http.probe(request, { signal: anyTime() });
+      assert.equal(status, 200, body);
+      return JSON.parse(body) as Outcome[];
+    } finally {
+      await http.destroy();
+    }
   }
 
   return {
@@ -149,7 +168,7 @@ export async function openNetworkedNode(
     },
     probeTimed,
     probe: async (id, steps) => (await probeTimed(id, steps)).map(({ outcome }) => outcome),
-    async serve(kind, address, port) {
+    async serve(kind, address, port, files = new Map()) {
       if (kind === 'udp') {
         const socket = await world.sockets.udp(world.internet, address, port);
         socket.on('message', (bytes, from) => {
@@ -159,10 +178,19 @@ export async function openNetworkedNode(
         held.defer(() => void socket.close());
         return;
       }
-      held.use(listenAs(kind, await world.sockets.listen(world.internet, address, port), address));
+      const server = await world.sockets.listen(world.internet, address, port);
+      held.use(listenAs(kind, server, address, files, heard));
     },
-    async reopen() {
+    slots,
+    async reopen(how) {
       await edge.dispose();
+      if (how === 'crash') {
+        const what: CrashOptions = { config, outside: world.outside, digest };
+        const program = join(import.meta.dirname, 'crash-process.ts');
+        const child = spawn(process.execPath, [program, JSON.stringify(what)], { stdio: 'inherit' });
+        const [, signalName] = await once(child, 'exit');
+        assert.equal(signalName, 'SIGKILL');
+      }
       edge = await open();
       const [again] = await edge.setServing([served]);
       assert.equal(again?.error, null);
@@ -219,11 +247,19 @@ async function openUpstream(
   };
 }
 
-function listenAs(kind: 'tcp' | 'http' | 'tls', server: Server, address: string): Disposable {
+function listenAs(
+  kind: 'tcp' | 'http' | 'tls',
+  server: Server,
+  address: string,
+  files: ReadonlyMap<string, string | Buffer>,
+  heard: string[],
+): Disposable {
   const sockets = new Set<Socket>();
-  const http = (host: string) => {
-    const body = `hi ${host} at ${address}\n`;
-    return `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+  const http = (host: string, request: string): Buffer => {
+    const [, path = '/'] = /^GET (\S+)/.exec(request) ?? [];
+    const body = Buffer.from(files.get(`${host}${path}`) ?? `hi ${host} at ${address}\n`);
+    const status = files.size === 0 || files.has(`${host}${path}`) ? '200 OK' : '404 Not Found';
+    return Buffer.concat([Buffer.from(`HTTP/1.1 ${status}\r\ncontent-length: ${body.length}\r\n\r\n`), body]);
   };
   server.on('connection', (socket) => {
     sockets.add(socket);
@@ -232,15 +268,20 @@ function listenAs(kind: 'tcp' | 'http' | 'tls', server: Server, address: string)
     if (kind === 'tls') {
       const secure = new tls.TLSSocket(socket, { isServer: true, cert: edgeCertificate, key: edgeKey });
       secure.on('error', () => {});
-      secure.once('data', () => secure.end(http(String(secure.servername))));
+      secure.once('data', (bytes: Buffer) =>
+        secure.end(http(String(secure.servername), bytes.toString('latin1'))),
+      );
       socket.resume();
       return;
     }
     socket.on('data', (bytes) => {
-      const [, host = ''] = /^host: (.*)$/im.exec(bytes.toString('latin1')) ?? [];
-      if (kind === 'http') socket.write(http(host.trim()));
-      else if (bytes.toString() === 'stream') flood(socket);
-      else socket.write(`hi from ${address}\n`);
+      const request = bytes.toString('latin1');
+      const [, host = ''] = /^host: (.*)$/im.exec(request) ?? [];
+      if (kind === 'http') socket.write(http(host.trim(), request));
+      else if (request === 'stream') {
+        heard.push(`stream ${address}`);
+        flood(socket);
+      } else socket.write(`hi from ${address}\n`);
     });
     socket.resume();
   });

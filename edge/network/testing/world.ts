@@ -36,6 +36,8 @@ export interface World extends AsyncDisposable {
   readonly internet: string;
   readonly sockets: NetnsSockets;
   readonly nft: Nft;
+  /** Runs a program in the internet's namespace. */
+  run(argv: readonly string[]): Promise<string>;
   /** Wires a guest to a slot's tap; returns its namespace. */
   guest(slot: Slot): Promise<string>;
 }
@@ -80,6 +82,7 @@ export async function createWorld(): Promise<World> {
     internet,
     sockets,
     nft,
+    run: (argv) => inside(internet, argv),
     async guest(slot) {
       const netns = `sgw${tag}-g${slot.index}`;
       await makeNamespace(netns, held);
