@@ -56,7 +56,8 @@ describe('writing a file', () => {
     const wanted = { withAttributes: true, ...soon() };
     assert.deepEqual((await channel.statFile(target, wanted)).attributes, attributes);
     assert.equal((await channel.statFile(target, soon())).attributes, undefined);
-    for await (const row of await channel.listFiles(root, wanted)) assert.deepEqual(row.attributes, attributes);
+    for await (const row of await channel.listFiles(root, wanted))
+      assert.deepEqual(row.attributes, attributes);
     await channel.writeFile(target, Buffer.from('y'), soon());
     assert.equal((await channel.statFile(target, wanted)).attributes, undefined);
     for (const bad of [{ 'trusted.x': 'y' }, { 'user.': 'y' }, { 'user.x': 'y'.repeat(9000) }])
@@ -140,6 +141,17 @@ describe('writing a file', () => {
     if (!isRoot) return context.skip('needs root');
     const options = { user: 'nobody', ...soon() };
     await assert.rejects(channel.writeFile(`${root}/mine`, Buffer.from('x'), options), is('forbidden'));
+    const owning = { ownParents: true, ...options };
+    await channel.writeFile(`${root}/a/b/mine`, Buffer.from('x'), owning);
+    for (const name of ['a', 'a/b', 'a/b/mine'])
+      assert.equal((await lstat(`${root}/${name}`)).uid, 65_534, name);
+    await assert.rejects(channel.writeFile(`${root}/mine`, Buffer.from('x'), owning), is('forbidden'));
+    await mkdir(`${root}/shut`, { mode: 0o700 });
+    await assert.rejects(
+      channel.writeFile(`${root}/shut/a/mine`, Buffer.from('x'), owning),
+      is('forbidden', 'file_not_found'),
+    );
+    assert.deepEqual(await readdir(`${root}/shut`), []);
     await chmod(root, 0o777);
     await channel.writeFile(`${root}/deep/mine`, Buffer.from('x'), options);
     const found = await lstat(`${root}/deep/mine`);

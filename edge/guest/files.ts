@@ -4,7 +4,7 @@ import { answers } from './answers.ts';
 import { begin, type Call, exchange, refuse } from './exchange.ts';
 import { AnswerBody } from './inbound.ts';
 import { jsonLines } from './lines.ts';
-import type { FileRow, WatchEvent } from './port.ts';
+import type { FileRow, SandboxChannel, WatchEvent } from './port.ts';
 
 interface Acting {
   readonly signal: AbortSignal;
@@ -44,11 +44,12 @@ export function fileCalls(session: ClientHttp2Session) {
     async write(
       path: string,
       body: Readable | Uint8Array,
-      options: Acting & { readonly mode?: number; readonly attributes?: Readonly<Record<string, string>> },
+      options: Parameters<SandboxChannel['writeFile']>[2],
     ) {
-      const { signal, user, mode, attributes } = options;
+      const { signal, user, mode, attributes, ownParents } = options;
       const set = attributes === undefined ? undefined : JSON.stringify(attributes);
-      const where = target('/v1/files', { path, user, mode, 'set-attributes': set });
+      const own = { 'set-attributes': set, 'own-parents': flag(ownParents) };
+      const where = target('/v1/files', { path, user, mode, ...own });
       await exchange(session, { method: 'PUT', target: where, subject, signal, body });
     },
 

@@ -110,6 +110,8 @@ export interface GuestChannel extends AsyncDisposable {
       readonly user?: string;
       /** Extended attributes, whose names begin with `user.`; those of a file that is replaced go with it. */
       readonly attributes?: Readonly<Record<string, string>>;
+      /** Missing directories above it that the user may not make are made all the same, and are the user's. */
+      readonly ownParents?: boolean;
       readonly signal: AbortSignal;
     },
   ): Promise<void>;

@@ -113,7 +113,7 @@ static void make_directory(struct request *request, struct change *change) {
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/') path[--length] = 0;
   if (!file_actor_enter(request, &change->actor)) return;
-  bool is_done = file_make_parents(path) && mkdir(path, 0700) == 0 && chmod(path, (mode_t)mode) == 0;
+  bool is_done = file_make_parents(path, NULL) && mkdir(path, 0700) == 0 && chmod(path, (mode_t)mode) == 0;
   int error = errno;
   file_actor_leave(&change->actor);
   finish(request, is_done, error, "mkdir");
@@ -130,7 +130,7 @@ static void move_path(struct request *request, struct change *change) {
   char from[PATH_MAX], to[PATH_MAX];
   if (!read_path(request, change, "from", from) || !read_path(request, change, "to", to)) return;
   if (!file_actor_enter(request, &change->actor)) return;
-  bool is_done = file_make_parents(to) && rename(from, to) == 0;
+  bool is_done = file_make_parents(to, NULL) && rename(from, to) == 0;
   int error = errno;
   file_actor_leave(&change->actor);
   finish(request, is_done, error, "move");

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,10 +42,21 @@ void file_actor_leave(const struct file_actor *actor) {
   if (actor->is_named) account_resume();
 }
 
-bool file_make_parents(char *path) {
+/* What is missing is missing for root too, so nothing is looked at that the owner may not see. */
+static bool make_owned(const char *path, const struct file_actor *owner) {
+  struct stat found;
+  if (lstat(path, &found) == 0 || errno != ENOENT) return false;
+  const struct account *account = &owner->account;
+  account_resume();
+  bool is_made = mkdir(path, 0755) == 0 && lchown(path, account->uid, account->gid) == 0;
+  return account_assume(account) && is_made;
+}
+
+bool file_make_parents(char *path, const struct file_actor *owner) {
   for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
     *at = 0;
     int result = mkdir(path, 0755), error = errno;
+    if (result < 0 && error == EACCES && owner && make_owned(path, owner)) result = 0;
     *at = '/';
     /* A directory we may not write to (EACCES, EROFS) may exist all the same: the next step tells. */
     if (result < 0 && error != EEXIST && error != EACCES && error != EROFS) {

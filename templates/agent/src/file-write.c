@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "agent.h"
 #include "files.h"
 #include "query.h"
 
@@ -15,6 +16,7 @@ struct upload {
   struct file_actor actor;
   int fd;
   mode_t mode;
+  bool owns_parents;
   struct file_attributes attributes;
   char path[PATH_MAX];
   /* The file beside it; empty once it is renamed or removed. */
@@ -48,7 +50,9 @@ static bool settle_path(struct upload *upload, bool has_mode) {
 }
 
 static bool create(struct upload *upload, bool has_mode) {
-  if (!settle_path(upload, has_mode) || !file_make_parents(upload->path) || !name_temporary(upload)) return false;
+  if (!settle_path(upload, has_mode) || !file_make_parents(upload->path, upload->owns_parents ? &upload->actor : NULL) ||
+      !name_temporary(upload))
+    return false;
   upload->fd = open(upload->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (upload->fd < 0) upload->temporary[0] = 0;
   return upload->fd >= 0;
@@ -123,6 +127,12 @@ void file_route_write(struct request *request) {
     return;
   }
   upload->mode = (mode_t)mode;
+  int64_t owns_parents = 0;
+  if (query_integer(request->query, "own-parents", 0, 1, &owns_parents) == QUERY_MALFORMED) {
+    request_fail(request, FAIL_INVALID_REQUEST, "own-parents must be 0 or 1");
+    return;
+  }
+  upload->owns_parents = owns_parents == 1 && upload->actor.is_named && !request->agent->is_rootless;
   if (!file_actor_enter(request, &upload->actor)) return;
   bool is_open = create(upload, has_mode == QUERY_FOUND);
   int error = errno;

@@ -24,8 +24,11 @@ bool file_actor_find(struct request *request, const char *user, struct file_acto
 /* Takes on the actor's rights until file_actor_leave. False when the request was refused. */
 bool file_actor_enter(struct request *request, const struct file_actor *actor);
 void file_actor_leave(const struct file_actor *actor);
-/* Makes the missing directories above `path` (which is changed and restored). False with errno. */
-bool file_make_parents(char *path);
+/*
+ * Makes the missing directories above `path` (which is changed and restored). Those that `owner` may not make are made by
+ * root and given to it; NULL: they are not made. False with errno.
+ */
+bool file_make_parents(char *path, const struct file_actor *owner);
 
 /* Extended attributes which an upload brings. */
 struct file_attributes {
