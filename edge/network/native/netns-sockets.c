@@ -35,6 +35,8 @@ struct request {
 };
 
 static int channel = -1;
+/* A namespace lives for as long as a process is in it, so none is stayed in. */
+static int home = -1;
 
 static int send_all(const char *text, size_t length, int fd)
 {
@@ -148,8 +150,11 @@ static int serve(const struct request *request)
     if (enter_namespace(request->netns) < 0)
         return answer_error(request->id, errno);
     int fd = socket(address.ss_family, (is_udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error = errno;
+    if (setns(home, CLONE_NEWNET) < 0)
+        return -1;
     if (fd < 0)
-        return answer_error(request->id, errno);
+        return answer_error(request->id, error);
     int result;
     if (configure(fd, request, &address, length) < 0) {
         result = answer_error(request->id, errno);
@@ -186,6 +191,9 @@ int main(void)
         return 2;
     }
     channel = atoi(number);
+    home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (home < 0)
+        return 2;
     FILE *input = fdopen(dup(channel), "r");
     if (input == NULL)
         return 2;

@@ -80,6 +80,17 @@ static int enter_namespace(const char *name)
     return result;
 }
 
+/* A namespace lives for as long as a process is in it, so none is stayed in. */
+static int home = -1;
+
+static void leave_namespace(void)
+{
+    if (setns(home, CLONE_NEWNET) < 0) {
+        perror("slot-nft: leave a namespace");
+        exit(1);
+    }
+}
+
 static void answer(unsigned id, int status, const char *text)
 {
     size_t length = text == NULL ? 0 : strlen(text);
@@ -107,6 +118,7 @@ static void serve(unsigned id, const char *netns, bool is_json, const char *comm
     }
     if (context != NULL)
         nft.free(context);
+    leave_namespace();
 }
 
 int main(void)
@@ -115,6 +127,9 @@ int main(void)
     unsigned id;
     size_t length;
     load();
+    home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (home < 0)
+        return 1;
     while (fgets(line, sizeof line, stdin) != NULL) {
         if (sscanf(line, "%9u %64s %7s %zu", &id, netns, flags, &length) != 4 || length > commands_max) {
             fprintf(stderr, "slot-nft: malformed request\n");

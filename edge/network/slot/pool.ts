@@ -55,6 +55,7 @@ export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Pr
   const left = new Set<Slot>();
   const taken = new Set<number>(kept);
   let failures = 0;
+  let next = 0;
   let isDisposed = false;
   let filling: Promise<void> | null = null;
 
@@ -65,8 +66,10 @@ export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Pr
         component: 'edge',
         retryAfterSeconds: 1,
       });
-    let index = 0;
-    while (taken.has(index)) index += 1;
+    // Not one that was just given back: the kernel may still be clearing it away.
+    let index = next % max;
+    while (taken.has(index)) index = (index + 1) % max;
+    next = index + 1;
     taken.add(index);
     try {
       return await prepareSlot(deps, options, index);
@@ -168,6 +171,6 @@ async function reclaimSlots(
   const ours = names.filter(
     (name) => name.startsWith(slotPrefix(options.node)) && !kept.has(slotIndex(options.node, name)),
   );
-  for (const name of ours) await removeNamespace(deps.run, name, options.outside);
+  for (const name of ours) await removeNamespace(deps.run, name);
   return ours.length;
 }

@@ -2,11 +2,12 @@
 
 import { z } from 'zod';
 import { GatewayError, type NodeId } from '../../../sdk/index.ts';
-import { inNamespace, type RunCommand } from '../command.ts';
+import type { RunCommand } from '../command.ts';
 import type { Nft } from '../nft.ts';
 import type { Floor } from '../rules/floor.ts';
 import { closedRules, type NetworkRules } from '../rules/rules.ts';
-import { guestLink, inspectMark, type SlotLayout, slotLayout, tapName, uplinkName } from './layout.ts';
+import { type SlotLayout, slotLayout } from './layout.ts';
+import { renderPreparation } from './preparation.ts';
 import {
   type PinElement,
   refusalSeconds,
@@ -63,16 +64,7 @@ export async function prepareSlot(deps: SlotDeps, options: SlotOptions, index: n
   const layout = slotLayout(options.node, index);
   const slot = createSlot(deps, options, index, layout);
   try {
-    await deps.run(['ip', 'netns', 'add', layout.netns]);
-    await deps.run(inNamespace(options.outside, ['ip', '-batch', '-']), { input: outsideLinks(layout) });
-    await deps.run(inNamespace(layout.netns, ['ip', '-batch', '-']), { input: insideLinks(layout) });
-    for (const family of ['-4', '-6'])
-      await deps.run(inNamespace(layout.netns, ['ip', family, '-batch', '-']), { input: steering });
-    await deps.run(inNamespace(layout.netns, ['sysctl', '-q', '-w', ...kernelSettings]));
-    if (options.bandwidthBitsPerSecond !== null)
-      await deps.run(inNamespace(layout.netns, ['tc', '-batch', '-']), {
-        input: shaping(options.bandwidthBitsPerSecond),
-      });
+    await deps.run(['sh', '-s'], { input: renderPreparation(layout, options) });
     await slot.apply(closedRules);
     return slot;
   } catch (error) {
@@ -105,15 +97,16 @@ function createSlot(deps: SlotDeps, options: SlotOptions, index: number, layout:
       return listings.flatMap((json) => parseRefusals(json, Date.now()));
     },
     async remove() {
-      await removeNamespace(deps.run, layout.netns, options.outside);
+      await removeNamespace(deps.run, layout.netns);
     },
   };
 }
 
-/** Removes a slot's namespace; the uplink goes with it. Not finding it is success. */
-export async function removeNamespace(run: RunCommand, netns: string, outside: string | null): Promise<void> {
-  // The namespace itself lives on while a process is in it, so the uplink is cut by itself first.
-  await run(inNamespace(outside, ['ip', 'link', 'delete', 'dev', netns])).catch(ignoreMissing);
+/**
+ * Removes a slot's namespace; not finding it is success. The kernel clears its links away a moment later: nothing of ours is in
+ * it by then, and cutting the uplink by ourselves would take five times as long.
+ */
+export async function removeNamespace(run: RunCommand, netns: string): Promise<void> {
   await run(['ip', 'netns', 'delete', netns]).catch(ignoreMissing);
 }
 
@@ -121,54 +114,6 @@ function ignoreMissing(error: unknown): void {
   const output = error instanceof GatewayError ? (error.details.output ?? '') : '';
   if (!/Cannot find device|No such file|does not exist/.test(output)) throw error;
 }
-
-const outsideLinks = ({
-  outsideName,
-  netns,
-  uplink,
-  uplink6,
-}: SlotLayout) => `link add ${outsideName} type veth peer name ${uplinkName} netns ${netns}
-addr add ${uplink.outside}/31 dev ${outsideName}
-addr add ${uplink6.outside}/127 dev ${outsideName} nodad
-link set ${outsideName} up
-`;
-
-const insideLinks = ({ uplink, uplink6 }: SlotLayout) => `link set lo up
-tuntap add dev ${tapName} mode tap
-link set ${tapName} address ${guestLink.gatewayMac}
-addr add ${guestLink.gateway}/${guestLink.prefix} dev ${tapName}
-addr add ${guestLink.gateway6}/${guestLink.prefix6} dev ${tapName} nodad
-link set ${tapName} up
-neigh replace ${guestLink.address} lladdr ${guestLink.mac} dev ${tapName} nud permanent
-neigh replace ${guestLink.address6} lladdr ${guestLink.mac} dev ${tapName} nud permanent
-addr add ${uplink.inside}/31 dev ${uplinkName}
-addr add ${uplink6.inside}/127 dev ${uplinkName} nodad
-link set ${uplinkName} up
-route add default via ${uplink.outside}
-route add default via ${uplink6.outside}
-`;
-
-/** What has to be said once per address family. */
-const steering = `rule add fwmark ${inspectMark} lookup ${inspectMark}
-route add local default dev lo table ${inspectMark}
-`;
-
-const kernelSettings = [
-  'net.ipv4.ip_forward=1',
-  'net.ipv6.conf.all.forwarding=1',
-  'net.ipv6.conf.all.accept_ra=0',
-  'net.ipv6.conf.all.accept_redirects=0',
-  'net.ipv4.conf.all.accept_redirects=0',
-  'net.ipv4.conf.all.send_redirects=0',
-];
-
-const shaping = (bitsPerSecond: number) =>
-  [tapName, uplinkName]
-    .map(
-      (name) =>
-        `qdisc replace dev ${name} root tbf rate ${bitsPerSecond}bit burst ${Math.max(65_536, Math.ceil(bitsPerSecond / 800))} latency 200ms\n`,
-    )
-    .join('');
 
 // Numbers, since their names come from a file that not every host has.
 const protocols: Readonly<Record<number, KernelRefusal['protocol']>> = { 6: 'tcp', 17: 'udp' };
