@@ -1,9 +1,9 @@
-/** Short versions of the load-test scenarios that use sandboxes, against one real server with real guests. */
+/** Short versions of load-test scenarios against one real server with real guests. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { loadScenario, type Result, run, runPlanSchema } from '../../loadtest/index.ts';
+import { loadScenario, type Result, type RunPlanInput, run, runPlanSchema } from '../../loadtest/index.ts';
 import { packTemplate, parseDefinition } from '../../templates/index.ts';
 import { type DrillNode, leaksOf, startNode } from '../testing/drill-node.ts';
 
@@ -26,7 +26,11 @@ after(async () => {
   assert.deepEqual(left, []);
 });
 
-async function measure(scenario: string, scenarioOptions: Record<string, unknown>): Promise<Result> {
+async function measure(
+  scenario: string,
+  scenarioOptions: Record<string, unknown>,
+  over: Partial<RunPlanInput> = {},
+): Promise<Result> {
   const loaded = await loadScenario(scenario);
   const profile = loaded.profile(loaded.options.parse(scenarioOptions));
   const plan = runPlanSchema.parse({
@@ -37,6 +41,7 @@ async function measure(scenario: string, scenarioOptions: Record<string, unknown
     timeoutMs: 60_000,
     // Generator and server share this process, so it is not the generator's punctuality that is tested.
     limits: { lagP99Ms: 60_000, droppedRatio: 0.5 },
+    ...over,
   });
   return run(plan, loaded);
 }
@@ -62,6 +67,26 @@ for (const [name, options] of Object.entries(sessions)) {
     assert.deepEqual(await snapshots(), []);
   });
 }
+
+test('calls of a function pass every check of their answers, repeated ones among them', async () => {
+  const profile = { kind: 'constant', ratePerSecond: 12, durationMs: 4_000 } as const;
+  const loop = { kind: 'open', profile } as const;
+  const result = await measure('invoke', {}, { loop, probe: true, idempotency: true });
+  assert.deepEqual(result.verdict.reasons, [], JSON.stringify(result.errors));
+  const examined = new Map(result.checks.map((check) => [check.name, check.examined]));
+  for (const check of ['random-bytes', 'guest-clock', 'invocations', 'tenant', 'digest'] as const)
+    assert.equal(examined.get(check), 48, check);
+  assert.equal(examined.get('idempotency'), 3);
+  const sampled = result.resources.at(-1)?.values ?? {};
+  for (const gauge of [
+    'machines',
+    'memory_pss_bytes',
+    'memory_private_bytes',
+    'page_cache_bytes',
+    'disk_bytes',
+  ] as const)
+    assert.ok((sampled[gauge] ?? 0) > 0, `${gauge} was not sampled`);
+});
 
 async function snapshots(): Promise<string[]> {
   const answer = await fetch(new URL('/v1/snapshots', node.url), {

@@ -76,6 +76,7 @@ function violations(answers: readonly Answer[], lookedAtAfterMs = 0): Partial<Re
         idFor: (one) => probeId(run, one.sequence),
         canaryFor: () => canaryOf('own'),
         tenants: 1,
+        isOurs: (id) => id.startsWith(`${run}-`),
       },
       seesAllRequests: true,
     },
@@ -101,8 +102,17 @@ describe('answers that keep every promise', () => {
         { body: probe(1) },
         { status: 429, error: 'pool/queue_full', retryAfter: '2', machine: '' },
         { isCut: true },
-        // The cut one ran: its count is missing and explained.
-        { body: probe(4, { count: 4 }) },
+        // The cut one ran: its count is missing and explained. A machine may remember other runs.
+        {
+          body: probe(4, {
+            count: 4,
+            recent: [
+              [1, 'other-0'],
+              [2, probeId(run, 1)],
+              [3, probeId(run, 3)],
+            ],
+          }),
+        },
         // Two answers that overtook each other.
         { body: probe(5, { count: 6 }) },
         { body: probe(6, { count: 5 }) },
@@ -175,6 +185,24 @@ describe('a violation is seen', () => {
       'when an invocation ran that nobody was answered',
       'invocations',
       [{ body: probe(0) }, { body: probe(1, { count: 3 }) }],
+    ],
+    [
+      'when a request runs on a second machine, whose answer reached nobody',
+      'invocations',
+      [{ body: probe(0) }, { machine: 'm2', body: probe(1, { recent: [[1, probeId(run, 0)]] }) }],
+    ],
+    [
+      'when a request runs twice on one machine',
+      'invocations',
+      [{ body: probe(0) }, { body: probe(1, { count: 3, recent: [[2, probeId(run, 0)]] }) }, { isCut: true }],
+    ],
+    [
+      'when a request was refused and ran all the same',
+      'invocations',
+      [
+        { status: 429, error: 'pool/queue_full', retryAfter: '1', machine: '' },
+        { body: probe(1, { recent: [[1, probeId(run, 0)]] }) },
+      ],
     ],
     ['when an answer is no probe answer', 'invocations', [{ body: '<html>' }]],
     [

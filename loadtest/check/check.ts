@@ -10,6 +10,7 @@ export const checkNames = {
   'random-bytes': 'no two answers hold the same random bytes, neither of the kernel nor of the runtime',
   'guest-clock': 'the clock of the guest is right when it answers',
   invocations: 'each answer belongs to its request, and no invocation is lost or run twice',
+  idempotency: 'a request that is repeated under its key gets its first answer again',
   tenant: 'no answer holds a byte of another tenant',
 } as const;
 export type CheckName = keyof typeof checkNames;

@@ -1,5 +1,6 @@
 import type { Exchange } from '../driver/exchange.ts';
 import { type Check, Tally } from './check.ts';
+import { Executions } from './executions.ts';
 
 const maxMachines = 100_000;
 /** Answers of one machine that may be out of order at a time. */
@@ -15,7 +16,7 @@ interface Counting {
 }
 
 /**
- * Each answer carries the id of its own request; counts of one machine never repeat (two clones of one state behind one
+ * Each answer carries the id of its own request; no id ran at two places, and none that was refused; counts of one machine never repeat (two clones of one state behind one
  * id, or a replayed answer); and a count that no answer carried (an invocation that ran without its answer arriving,
  * such as a retried one) must be explained by a request of ours that failed without an answer.
  *
@@ -24,10 +25,11 @@ interface Counting {
 export function createInvocationsCheck(
   describe: (exchange: Exchange) => string,
   idFor: (exchange: Exchange) => string,
-  options: { readonly seesAllRequests: boolean },
+  options: { readonly seesAllRequests: boolean; readonly isOurs: (id: string) => boolean },
 ): Check & { unreadable(exchange: Exchange, reason: string): void } {
   const tally = new Tally('invocations', describe);
   const machines = new Map<string, Counting>();
+  const executions = new Executions((exchange, detail) => tally.violated(exchange, detail));
   let unanswered = 0;
   let isTruncated = false;
 
@@ -58,10 +60,14 @@ export function createInvocationsCheck(
     name: 'invocations',
     examine(exchange, probe) {
       if (exchange.outcome === 'timeout' || exchange.outcome === 'failed') unanswered += 1;
+      const id = idFor(exchange);
+      if (exchange.outcome === 'refused') executions.refused(exchange, id);
       if (probe === null) return;
       tally.saw();
-      const id = idFor(exchange);
       if (probe.id !== id) tally.violated(exchange, `asked ${id}, answered ${probe.id}`);
+      executions.ran(exchange, probe.id, probe.count);
+      for (const [number, other] of probe.recent)
+        if (options.isOurs(other)) executions.ran(exchange, other, number);
       count(exchange, probe.count);
     },
     unreadable(exchange, reason) {
@@ -81,7 +87,11 @@ export function createInvocationsCheck(
       }
       if (!options.seesAllRequests)
         return tally.report('several generators: runs without an answer not counted');
-      return tally.report(isTruncated ? 'too many machines or answers out of order to count all' : '');
+      return tally.report(
+        isTruncated || executions.isTruncated
+          ? 'too many requests, machines or answers out of order to tell all apart'
+          : '',
+      );
     },
   };
 }

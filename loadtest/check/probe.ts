@@ -19,6 +19,11 @@ const probeAnswerSchema = z.object({
   clockMs: z.number(),
   /** How many probes this process has answered, this one included: in memory, so a clone continues its source's. */
   count: z.number().int().min(1),
+  /** Count and id of probes that this process answered before, the latest of them at least. */
+  recent: z
+    .array(z.tuple([z.number().int().min(1), z.string().max(200)]))
+    .max(100)
+    .default([]),
   /** The canary of the tenant that asked, echoed, and whatever older canary the process still holds. */
   canaries: z.array(z.string().max(200)).max(100).default([]),
 });
@@ -38,8 +43,8 @@ export function readProbe(body: string): ProbeAnswer | string {
   return `${issue?.path.join('.') || 'body'}: ${issue?.message ?? 'not a probe answer'}`;
 }
 
-/** The id of one request. `run` keeps two runs against one server apart. */
-export const probeId = (run: string, sequence: number): string => `${run}-${sequence}`;
+/** The id of one request, or without a number what all of a run begin with. `run` keeps two runs against one server apart. */
+export const probeId = (run: string, sequence: number | ''): string => `${run}-${sequence}`;
 /**
  * What marks a tenant's bytes: the same in every run with its key, because machines remember earlier runs, and telling
  * nothing of the key. Unlikely to occur by chance, easy to find in any body.

@@ -35,6 +35,8 @@ export function createCheckSuite(
       readonly idFor: (exchange: Exchange) => string;
       readonly canaryFor: (exchange: Exchange) => string;
       readonly tenants: number;
+      /** Told from those of other runs, which a machine may remember. */
+      readonly isOurs: (id: string) => boolean;
     } | null;
     /** False when other generators send to the same templates, so that some counts can't be complete. */
     readonly seesAllRequests: boolean;
@@ -59,9 +61,12 @@ export function createCheckSuite(
       }),
     };
   }
-  const { idFor, canaryFor, tenants } = options.probe;
+  const { idFor, canaryFor, tenants, isOurs } = options.probe;
   const random = createRandomBytesCheck(describe);
-  const invocations = createInvocationsCheck(describe, idFor, options);
+  const invocations = createInvocationsCheck(describe, idFor, {
+    seesAllRequests: options.seesAllRequests,
+    isOurs,
+  });
   const checks: Check[] = [
     ...headerChecks,
     random,

@@ -33,6 +33,7 @@ export interface PlanFlags {
   readonly rest?: number;
   readonly pacing?: RunPlan['pacing'];
   readonly probe?: boolean;
+  readonly idempotency?: boolean;
   readonly expectDigest?: readonly string[];
   readonly option?: readonly string[];
   readonly threshold?: readonly string[];
@@ -81,6 +82,7 @@ export function addPlanOptions(command: Command): Command {
     .option('--rest <time>', 'pause between repeats (default 1s)', duration)
     .addOption(new Option('--pacing <how>', 'how the generator waits for an arrival').choices([...pacings]))
     .option('--probe', 'the templates answer probes: check random bytes, clock, invocations and tenants')
+    .option('--idempotency', 'send each probe under a key and some of them twice: the second must not run')
     .option('--tenant-key <key>', 'key of another tenant; arrivals take turns', collected)
     .option(
       '--expect-digest <template=digest>',
@@ -129,6 +131,7 @@ export function planFrom(
     ...given('restMs', flags.rest),
     ...given('pacing', flags.pacing),
     ...given('probe', flags.probe),
+    ...given('idempotency', flags.idempotency),
     expectedDigests: digestsFrom(flags.expectDigest ?? []),
     limits: { ...given('lagP99Ms', flags.maxLag), ...given('droppedRatio', flags.maxDropped) },
     thresholds: flags.threshold ?? [],

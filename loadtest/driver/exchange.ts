@@ -39,6 +39,8 @@ export class Exchange implements Dispatcher.DispatchHandler, ServerPhases {
   machine = '';
   digest = '';
   retryAfter = '';
+  /** Whether the answer says that it was given before. */
+  isReplayed = false;
   queueMs = Number.NaN;
   restoreMs = Number.NaN;
   execMs = Number.NaN;
@@ -134,6 +136,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ServerPhases {
     this.digest = text(headers[headerNames.digest]);
     this.errorCode = text(headers[headerNames.error]).slice(0, 80);
     this.retryAfter = text(headers['retry-after']);
+    this.isReplayed = headers[headerNames.replayed] === 'true';
     const timing = headers[headerNames.timing];
     if (timing !== undefined) readServerTiming(text(timing), this);
   }

@@ -16,12 +16,33 @@ export function createHttpLauncher(deps: {
   readonly keepsBody: boolean;
   /** Told once per exchange, when it settled. */
   readonly record: (exchange: Exchange) => void;
+  /** Which requests are sent again once they were answered. The second exchange is in no figure. */
+  readonly repeats: {
+    isDue(sequence: number): boolean;
+    compare(first: Exchange, again: Exchange): void;
+  } | null;
 }): ClosableLauncher {
   const counter = createInFlightCounter();
   const settled = (exchange: Exchange) => {
     deps.record(exchange);
     counter.leave();
   };
+  const { repeats } = deps;
+  const send = (arrival: LaunchedArrival, onSettled: (exchange: Exchange) => void) => {
+    const { sequence, target, intendedMs, sentMs } = arrival;
+    const start = { sequence, target, intendedMs, sentMs, keepsBody: deps.keepsBody };
+    deps.transport.send(deps.requestFor(arrival), new Exchange(start, deps.now, onSettled));
+  };
+  const sendTwice = (arrival: LaunchedArrival, compare: (first: Exchange, again: Exchange) => void) =>
+    send(arrival, (first) => {
+      deps.record(first);
+      if (first.outcome !== 'ok') return counter.leave();
+      const nowMs = deps.now();
+      send({ ...arrival, intendedMs: nowMs, sentMs: nowMs }, (again) => {
+        compare(first, again);
+        counter.leave();
+      });
+    });
   return {
     get inFlight() {
       return counter.inFlight;
@@ -30,18 +51,8 @@ export function createHttpLauncher(deps: {
     onSettled: counter.onLeave,
     launch(arrival) {
       counter.enter();
-      const exchange = new Exchange(
-        {
-          sequence: arrival.sequence,
-          target: arrival.target,
-          intendedMs: arrival.intendedMs,
-          sentMs: arrival.sentMs,
-          keepsBody: deps.keepsBody,
-        },
-        deps.now,
-        settled,
-      );
-      deps.transport.send(deps.requestFor(arrival), exchange);
+      if (repeats?.isDue(arrival.sequence)) sendTwice(arrival, repeats.compare);
+      else send(arrival, settled);
     },
   };
 }

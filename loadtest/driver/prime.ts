@@ -66,6 +66,7 @@ async function closedRun(
     transport,
     now,
     keepsBody: false,
+    repeats: null,
     requestFor: () => request,
     record: (exchange) => service.record(exchange.serviceMs),
   });

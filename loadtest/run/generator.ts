@@ -1,5 +1,7 @@
+import { headerNames } from '../../sdk/index.ts';
 import { type CheckReport, mergeReports } from '../check/check.ts';
 import { probeId } from '../check/probe.ts';
+import { createRepeatsCheck } from '../check/repeats.ts';
 import { createSessionChecks } from '../check/session-checks.ts';
 import { type CheckSuite, createCheckSuite } from '../check/suite.ts';
 import { driveClosedLoop } from '../driver/closed-loop.ts';
@@ -76,6 +78,7 @@ export async function generate(
 
   await using stack = new AsyncDisposableStack();
   const sessionChecks = createSessionChecks();
+  const repeats = plan.idempotency ? createRepeatsCheck(describeExchange(plan, runId)) : null;
   const scenarioOptions = deps.scenario.options.parse(plan.scenarioOptions);
   const openSessions = (): SessionDeps => ({
     connections: stack.use(createSessionConnections(connection)),
@@ -101,10 +104,17 @@ export async function generate(
           transport: stack.use(createTransport({ ...connection, now })),
           now,
           keepsBody: checks.readsBodies,
+          repeats,
           requestFor: deps.scenario.prepare({
             options: scenarioOptions,
             templates: plan.templates,
-            headersFor: tenants.headersFor,
+            headersFor: plan.idempotency
+              ? (arrival) => [
+                  ...tenants.headersFor(arrival),
+                  headerNames.idempotencyKey,
+                  probeId(runId, arrival.sequence),
+                ]
+              : tenants.headersFor,
             queryFor: plan.probe ? (arrival) => probeQuery(runId, arrival) : () => '',
           }),
           record(exchange) {
@@ -133,6 +143,7 @@ export async function generate(
     recording: recorder.snapshot(),
     checks: mergeReports([
       ...(deps.scenario.kind === 'requests' ? ofRequests.reports : []),
+      ...(repeats === null ? [] : [repeats.report()]),
       ...ofSessions.reports,
     ]),
     fingerprints: deps.scenario.kind === 'requests' ? ofRequests.fingerprints : ofSessions.fingerprints,
@@ -221,6 +232,10 @@ function sourceOf(plan: RunPlan, shard?: Shard): ArrivalSource {
 const waitUntilStart = (now: () => number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, Math.max(0, -now())));
 
+/** Names a request in the words of whoever reads the report. */
+const describeExchange = (plan: RunPlan, runId: string) => (exchange: Exchange) =>
+  `#${exchange.sequence} to ${plan.templates[exchange.target] ?? 'unknown'}${plan.probe ? `?probe=${probeId(runId, exchange.sequence)}` : ''}`;
+
 function createChecks(
   plan: RunPlan,
   shard: Shard,
@@ -235,8 +250,7 @@ function createChecks(
   }
   return createCheckSuite(
     {
-      describe: (exchange: Exchange) =>
-        `#${exchange.sequence} to ${plan.templates[exchange.target] ?? 'unknown'}${plan.probe ? `?probe=${probeId(runId, exchange.sequence)}` : ''}`,
+      describe: describeExchange(plan, runId),
       wallClock: Date.now,
       now,
     },
@@ -248,6 +262,7 @@ function createChecks(
             idFor: (exchange) => probeId(runId, exchange.sequence),
             canaryFor: tenants.canaryFor,
             tenants: tenants.count,
+            isOurs: (id) => id.startsWith(probeId(runId, '')),
           }
         : null,
     },

@@ -64,6 +64,8 @@ export const runPlanSchema = z.strictObject({
   pacing: z.enum(pacings).default('auto'),
   /** The function answers probes: check random bytes, clock, invocations and tenants too. */
   probe: z.boolean().default(false),
+  /** Send an `Idempotency-Key` with each probe, and some probes twice: the second time must be answered like the first. */
+  idempotency: z.boolean().default(false),
   /** Right digests by template. */
   expectedDigests: z.record(templateName, z.array(digest).min(1).max(16)).default({}),
   limits: z

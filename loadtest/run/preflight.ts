@@ -40,6 +40,7 @@ export function checkPlan(plan: RunPlan, writesRaw: boolean): void {
   const fail = (message: string) => {
     throw new GatewayError('invalid_request', message);
   };
+  if (plan.idempotency && !plan.probe) fail('repeating under a key needs --probe, to tell a second run');
   if (writesRaw && plan.workers > 1) fail('raw samples need --workers 1');
   if (plan.loop.kind === 'open' && plan.warmupMs >= profileDurationMs(plan.loop.profile)) {
     fail('the warm-up is as long as the whole schedule');

@@ -254,6 +254,33 @@ describe('request scenarios', () => {
   });
 });
 
+for (const replays of [true, false]) {
+  test(`a server that ${replays ? 'answers a repeated request as before passes' : 'runs a repeated request again fails the run'}`, async () => {
+    const kept = new Map<string, string>();
+    let count = 0;
+    await using server = await startStub((request, response) => {
+      const key = String(request.headers['idempotency-key']);
+      const before = replays ? kept.get(key) : undefined;
+      const id = new URL(request.url ?? '/', 'http://stub').searchParams.get('probe');
+      const random = randomBytes(16).toString('hex');
+      const body = before ?? JSON.stringify({ id, random, clockMs: Date.now(), count: ++count });
+      kept.set(key, body);
+      answerInvocation(response, {
+        body,
+        headers: before === undefined ? {} : { 'x-snapgate-replayed': 'true' },
+      });
+    });
+    const loop = {
+      kind: 'open',
+      profile: { kind: 'constant', ratePerSecond: 100, durationMs: 500 },
+    } as const;
+    const result = await runScenario('invoke', server.url, {}, { loop, probe: true, idempotency: true });
+    const check = result.checks.find(({ name }) => name === 'idempotency');
+    assert.deepEqual([check?.examined, check?.violations], replays ? [3, 0] : [3, 3]);
+    assert.equal(result.verdict.isPassed, replays, result.verdict.reasons.join('; '));
+  });
+}
+
 test('every built-in scenario has defaults that make a valid schedule and valid thresholds', async () => {
   for (const scenario of builtInScenarios) {
     const options = scenario.options.safeParse(

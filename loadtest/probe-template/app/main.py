@@ -24,13 +24,17 @@ class State:
         self.count = 0
         # What earlier callers sent. A machine serves one tenant, so all of these must be the caller's own.
         self.canaries = deque(maxlen=8)
+        # What ran here lately, so that a run whose answer reached nobody shows in the next answer.
+        self.recent = deque(maxlen=32)
 
-    def probe(self, canary):
+    def probe(self, probe_id, canary):
         with self.lock:
+            recent = list(self.recent)
             self.count += 1
+            self.recent.append((self.count, probe_id))
             if canary and canary not in self.canaries:
                 self.canaries.append(canary)
-            return self.count, list(self.canaries)
+            return self.count, recent, list(self.canaries)
 
 
 STATE = State()
@@ -58,14 +62,16 @@ class Handler(BaseHTTPRequestHandler):
         work_ms = min(MAX_WORK_MS, float(query.get("workMs", ["0"])[0]))
         if work_ms > 0:
             time.sleep(work_ms / 1000)
-        count, canaries = STATE.probe(self.headers.get("x-loadtest-canary"))
+        probe_id = query["probe"][0][:200]
+        count, recent, canaries = STATE.probe(probe_id, self.headers.get("x-loadtest-canary"))
         self.answer(
             {
-                "id": query["probe"][0],
+                "id": probe_id,
                 "random": os.urandom(16).hex(),
                 "runtimeRandom": f"{random.getrandbits(128):032x}",
                 "clockMs": time.time() * 1000,
                 "count": count,
+                "recent": recent,
                 "canaries": canaries,
             }
         )
