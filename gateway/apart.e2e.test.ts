@@ -1,14 +1,40 @@
 /** A gateway and an edge in processes of their own, joined by HTTP: what a caller sees must not tell. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import type { Server } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
 import { createHttpEdgeClient } from '../edge/client/http-client.ts';
 import { createEdgeServer } from '../edge/client/http-server.ts';
+import { type SandboxId, Snapgate } from '../sdk/index.ts';
 import { type Harness, type HarnessOptions, publish, startHarness } from './testing/harness.ts';
+import { createMemorySandboxes } from './testing/memory-sandboxes.ts';
 import { parseAnswer, rawConnect, rawExchange } from './testing/raw-client.ts';
+import { createStubEdge } from './testing/stub-edge.ts';
+
+/** A gateway whose sandboxes, in memory, are behind a real connection. */
+async function startSandboxesApart() {
+  const sandboxes = createMemorySandboxes();
+  const server = createEdgeServer({ ...createStubEdge(), sandboxes });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = { host: '127.0.0.1', port: (server.address() as AddressInfo).port };
+  const client = createHttpEdgeClient({ address });
+  const harness = await startHarness({ sandboxes: client.sandboxes });
+  return {
+    sandboxes,
+    snapgate: new Snapgate({ url: harness.url, apiKey: harness.key }),
+    async [Symbol.asyncDispose]() {
+      await harness[Symbol.asyncDispose]();
+      client[Symbol.dispose]();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      while (sandboxes.uses > 0) await new Promise((resolve) => setImmediate(resolve));
+      await sandboxes[Symbol.asyncDispose]();
+    },
+  };
+}
 
 /** The usual harness, with a real connection between gateway and stub. */
 async function startApart(options: HarnessOptions = {}): Promise<Harness & { readonly edgeServer: Server }> {
@@ -123,4 +149,40 @@ test('an edge that dies is told as lost to who may have run and as unreachable t
   const refused = await fetch(`${h.url}/fn/open`);
   assert.deepEqual([refused.status, refused.headers.get('x-snapgate-error')], [503, 'edge/edge_unreachable']);
   assert.equal((await fetch(`${h.url}/healthz`)).status, 200);
+});
+
+test('sandboxes apart do what they do in one process', async () => {
+  const server = createServer((request, response) => request.pipe(response));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  await using h = await startSandboxesApart();
+  const { port } = server.address() as AddressInfo;
+  {
+    await using sandbox = await h.snapgate.sandboxes.create({ template: 'open', env: { A: '1' } });
+    const id = sandbox.id as SandboxId;
+    const directory = await h.sandboxes.directoryOf(id);
+    const ran = await sandbox.run('cat; echo "$A"; exit 3', { stdin: 'in ' });
+    assert.deepEqual([ran.stdout, ran.exitCode], ['in 1\n', 3]);
+    await sandbox.files.write(`${directory}/x`, 'content');
+    assert.equal(await sandbox.files.readText(`${directory}/x`), 'content');
+    assert.equal(await (await sandbox.port(port).fetch('/', { body: 'echoed' })).text(), 'echoed');
+    // A reader goes on across a cut, and holds nothing meanwhile.
+    const slow = await sandbox.start('echo one; read line; echo two');
+    const reading = slow.stdout();
+    assert.equal(new TextDecoder().decode((await reading.next()).value), 'one\n');
+    await h.sandboxes.cut(id);
+    await slow.write('x\n');
+    assert.equal(new TextDecoder().decode((await reading.next()).value), 'two\n');
+    await slow.wait();
+    const { children } = await sandbox.fork({ count: 2 });
+    for (const child of children) await child.kill();
+    const types: string[] = [];
+    for await (const { type } of h.snapgate.sandboxes.events({ sandbox: id })) types.push(type);
+    assert.deepEqual(types, ['created']);
+    await sandbox.pause();
+    await assert.rejects(sandbox.run('true'), { code: 'conflict' });
+    await sandbox.resume();
+  }
+  server.closeAllConnections();
+  server.close();
 });

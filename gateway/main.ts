@@ -43,7 +43,7 @@ export async function gateway(options: GatewayServiceOptions): Promise<RunningSe
   const edge = createHttpEdgeClient({ address: await edgeAddress(options) });
   try {
     const service = await openGateway(
-      { edge, log },
+      { edge, log, sandboxes: edge.sandboxes },
       {
         ...{ listen: options.listen, domain: options.domain, tls: options.tls },
         paths: { ...dataLayout(options.dataDirectory), tls: certificateDirectory(options.dataDirectory) },

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { GatewayError, type MachineId, type VersionDigest } from '../../sdk/index.ts';
 import type { EdgeClient, InvokeMeta, InvokeRequest, InvokeResponse } from './port.ts';
+import type { SandboxEdge } from './sandbox-port.ts';
 
 /** Joins a client to an edge. */
 export type OpenPair = (edge: EdgeClient) => Promise<EdgePair>;
@@ -11,6 +12,11 @@ export type OpenPair = (edge: EdgeClient) => Promise<EdgePair>;
 export interface EdgePair extends AsyncDisposable {
   readonly client: EdgeClient;
 }
+
+/** Joins a client to what keeps the sandboxes of an edge. */
+export type OpenSandboxes = (
+  sandboxes: SandboxEdge,
+) => Promise<{ readonly client: SandboxEdge } & AsyncDisposable>;
 
 /** The version that all calls are of. */
 export const digest = `sha256:${'ab'.repeat(32)}` as VersionDigest;
@@ -78,6 +84,16 @@ export function scripted(parts: Partial<EdgeClient>): EdgeClient {
     ...parts,
   };
 }
+
+/** Sandboxes that can only do what `parts` say. */
+export const scriptedSandboxes = (parts: Partial<SandboxEdge>): SandboxEdge =>
+  new Proxy(parts, {
+    get: (target, name) =>
+      Reflect.get(target, name) ??
+      (() => {
+        throw new GatewayError('internal', `${String(name)} is not part of this test`, { component: 'edge' });
+      }),
+  }) as SandboxEdge;
 
 /** The error of a promise that must reject, and with nothing but a `GatewayError`. */
 export async function fails(promise: Promise<unknown>): Promise<GatewayError> {

@@ -4,8 +4,8 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describeEdgeClient } from './contract.ts';
-import type { EdgePair } from './contract-peers.ts';
+import { describeEdgeClient, describeSandboxes } from './contract.ts';
+import { scripted } from './contract-peers.ts';
 import { createHttpEdgeClient, type EdgeAddress } from './http-client.ts';
 import { createEdgeHandler, createEdgeServer } from './http-server.ts';
 
@@ -31,7 +31,32 @@ describeEdgeClient('over TCP, on a server of the caller', async (edge) => {
   return pairOf(server, { host: '127.0.0.1', port: (server.address() as AddressInfo).port });
 });
 
-function pairOf(server: Server, address: EdgeAddress, cleanUp = async () => {}): EdgePair {
+describeSandboxes('sandboxes in one process', async (sandboxes) => ({
+  client: sandboxes,
+  [Symbol.asyncDispose]: async () => {},
+}));
+
+describeSandboxes('sandboxes over a unix socket', async (sandboxes) => {
+  const directory = await mkdtemp(join(tmpdir(), 'edge-contract-'));
+  const socketPath = join(directory, 'edge.sock');
+  const server = createEdgeServer({ ...scripted({}), sandboxes }).listen(socketPath);
+  await once(server, 'listening');
+  return sandboxesOf(pairOf(server, { socketPath }, () => rm(directory, { recursive: true })));
+});
+
+describeSandboxes('sandboxes over TCP', async (sandboxes) => {
+  const server = createEdgeServer({ ...scripted({}), sandboxes }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return sandboxesOf(pairOf(server, { host: '127.0.0.1', port }));
+});
+
+const sandboxesOf = (pair: ReturnType<typeof pairOf>) => ({
+  client: pair.client.sandboxes,
+  [Symbol.asyncDispose]: () => pair[Symbol.asyncDispose](),
+});
+
+function pairOf(server: Server, address: EdgeAddress, cleanUp = async () => {}) {
   const client = createHttpEdgeClient({ address });
   return {
     client,

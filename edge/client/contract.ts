@@ -4,8 +4,10 @@
  */
 import { describe } from 'node:test';
 import { testCalls } from './contract-calls.ts';
+import { testChannel } from './contract-channel.ts';
 import { testControl } from './contract-control.ts';
-import type { OpenPair } from './contract-peers.ts';
+import type { OpenPair, OpenSandboxes } from './contract-peers.ts';
+import { sampleSandbox, testSandboxes } from './contract-sandboxes.ts';
 import { testTunnels } from './contract-tunnels.ts';
 
 /** Registers the suite under a name. */
@@ -14,5 +16,13 @@ export function describeEdgeClient(name: string, open: OpenPair): void {
     testCalls(open);
     testTunnels(open);
     testControl(open);
+  });
+}
+
+/** The same for the sandboxes of an edge: uses, channels and tunnels cross as if there were nothing between. */
+export function describeSandboxes(name: string, open: OpenSandboxes): void {
+  describe(name, () => {
+    testSandboxes(open);
+    testChannel(open, sampleSandbox);
   });
 }

@@ -2,27 +2,27 @@ import { Readable } from 'node:stream';
 import type { z } from 'zod';
 import { GatewayError } from '../../sdk/index.ts';
 import { FrameReader, type FrameType } from './http-frames.ts';
-import { decodeError, protocolError, responseHeadSchema, trailersSchema } from './http-wire.ts';
-
-type ResponseHead = z.output<typeof responseHeadSchema>;
+import { decodeError, protocolError, trailersSchema } from './http-wire.ts';
 
 /** Reads the frames of one answer; `head` settles first, then `body` flows. */
-export class FramedAnswer {
-  readonly head: Promise<ResponseHead>;
+export class FramedAnswer<Head> {
+  readonly head: Promise<Head>;
   readonly body: Readable;
   trailers: readonly string[] = [];
   /** The edge reads no more of the request's body. */
   onEnough = (): void => {};
-  readonly #resolve: (head: ResponseHead) => void;
+  readonly #resolve: (head: Head) => void;
   readonly #reject: (error: GatewayError) => void;
   readonly #signal: AbortSignal;
+  readonly #headSchema: z.ZodType<Head>;
   readonly #onAbort = (): void => this.fail(this.#signal.reason);
   #source: Readable | undefined;
   #isComplete = false;
 
   /** @param stop ends the whole exchange: nobody wants its answer any more */
-  constructor(signal: AbortSignal, stop: () => void) {
-    const { promise, resolve, reject } = Promise.withResolvers<ResponseHead>();
+  constructor(headSchema: z.ZodType<Head>, signal: AbortSignal, stop: () => void) {
+    this.#headSchema = headSchema;
+    const { promise, resolve, reject } = Promise.withResolvers<Head>();
     this.head = promise;
     // Whoever waits gets it; a refused upgrade has had its head by other means.
     promise.catch(ignoreError);
@@ -86,7 +86,7 @@ export class FramedAnswer {
         this.body.push(null);
         return 'frames';
       case 'head':
-        this.#resolve(responseHeadSchema.parse(value));
+        this.#resolve(this.#headSchema.parse(value));
         return 'frames';
       case 'end':
         throw protocolError();

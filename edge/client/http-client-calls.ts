@@ -1,6 +1,7 @@
 /** The gateway's end of an invocation or an upgrade over HTTP. */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
 import type { z } from 'zod';
 import { GatewayError } from '../../sdk/index.ts';
 import { FramedAnswer } from './http-answer.ts';
@@ -19,10 +20,33 @@ import type { InvokeRequest, InvokeResponse, UpgradeResponse } from './port.ts';
 
 /** @throws GatewayError what the edge said; `edge_unreachable`, `edge_lost`; the reason of the request's signal */
 export function invokeOver(connection: EdgeConnection, request: InvokeRequest): Promise<InvokeResponse> {
-  const exchange = connection.open('POST', edgePaths.invoke, { 'content-type': 'application/octet-stream' });
+  const { body, signal } = request;
+  const answer = exchangeFrames(connection, {
+    path: edgePaths.invoke,
+    ...{ head: headOf(request), body, signal, headSchema: responseHeadSchema },
+  });
+  return answer.head.then(({ isUpgraded: _isUpgraded, ...head }) => ({
+    ...head,
+    body: answer.body,
+    trailers: () => answer.trailers,
+  }));
+}
+
+/** A request whose head and body go in frames, as its answer does. */
+export interface FramedCall<Head> {
+  readonly path: string;
+  readonly head: unknown;
+  readonly body: Readable | null;
+  readonly headSchema: z.ZodType<Head>;
+  readonly signal: AbortSignal;
+}
+
+/** Sends it; the answer comes as it comes. */
+export function exchangeFrames<Head>(connection: EdgeConnection, call: FramedCall<Head>): FramedAnswer<Head> {
+  const exchange = connection.open('POST', call.path, { 'content-type': 'application/octet-stream' });
   const { outgoing } = exchange;
-  const { body } = request;
-  const answer = new FramedAnswer(request.signal, () => outgoing.destroy());
+  const { body } = call;
+  const answer = new FramedAnswer(call.headSchema, call.signal, () => outgoing.destroy());
   answer.onEnough = () => {
     body?.unpipe(outgoing).destroy();
     outgoing.end();
@@ -30,20 +54,17 @@ export function invokeOver(connection: EdgeConnection, request: InvokeRequest): 
   outgoing.on('response', (incoming: IncomingMessage) => answer.readFrom(incoming, () => exchange.failure()));
   outgoing.on('error', (cause) => answer.fail(exchange.failure(cause)));
   outgoing.on('close', () => answer.fail(exchange.failure()));
-  outgoing.write(jsonFrame('head', headOf(request)));
+  outgoing.write(jsonFrame('head', call.head));
   if (body === null) outgoing.end();
   else {
+    body.on('error', (error) => answer.fail(toBodyError(error)));
     // A body that breaks off must not look like one that ended.
     body.on('close', () => {
       if (!body.readableEnded && !outgoing.writableEnded) outgoing.destroy();
     });
     body.pipe(outgoing);
   }
-  return answer.head.then(({ isUpgraded: _isUpgraded, ...head }) => ({
-    ...head,
-    body: answer.body,
-    trailers: () => answer.trailers,
-  }));
+  return answer;
 }
 
 /** The same for a request with `Upgrade`; the answer's socket is the connection to the edge itself. */
@@ -52,7 +73,7 @@ export async function upgradeOver(
   request: InvokeRequest,
 ): Promise<UpgradeResponse> {
   const { signal } = request;
-  const socket = await openTunnel(connection, signal);
+  const socket = await openTunnel(connection, edgePaths.upgrade, signal);
   socket.on('error', ignoreError).setNoDelay(true);
   const onAbort = () => socket.destroy();
   signal.addEventListener('abort', onAbort, { once: true });
@@ -63,7 +84,7 @@ export async function upgradeOver(
     if (type === 'error') throw decodeError(value);
     const { isUpgraded, ...head } = responseHeadSchema.parse(value);
     if (isUpgraded) return { ...head, isUpgraded, status: 101, socket: new TunnelEnd(socket) };
-    const answer = new FramedAnswer(signal, onAbort);
+    const answer = new FramedAnswer(responseHeadSchema, signal, onAbort);
     answer.readFrom(socket, lost);
     return { isUpgraded, ...head, body: answer.body, trailers: () => answer.trailers };
   } catch (thrown) {
@@ -76,8 +97,8 @@ export async function upgradeOver(
 }
 
 /** A connection that carries nothing but this call. */
-function openTunnel(connection: EdgeConnection, signal: AbortSignal): Promise<Socket> {
-  const exchange = connection.open('GET', edgePaths.upgrade, {
+export function openTunnel(connection: EdgeConnection, path: string, signal: AbortSignal): Promise<Socket> {
+  const exchange = connection.open('GET', path, {
     connection: 'Upgrade',
     upgrade: tunnelProtocol,
   });
@@ -108,7 +129,7 @@ function openTunnel(connection: EdgeConnection, signal: AbortSignal): Promise<So
  * Reads one frame and leaves what follows in the socket. It reads by `readable`, because a socket which was paused once does
  * not flow by itself for whoever gets it next.
  */
-function firstFrame(socket: Socket): Promise<{ readonly type: FrameType; readonly value: unknown }> {
+export function firstFrame(socket: Socket): Promise<{ readonly type: FrameType; readonly value: unknown }> {
   const { promise, resolve, reject } = Promise.withResolvers<{ type: FrameType; value: unknown }>();
   let isDone = false;
   const stop = () => {
@@ -150,6 +171,11 @@ function headOf(request: InvokeRequest): z.input<typeof requestHeadSchema> {
   const { signal: _signal, body, rawHeaders, ...head } = request;
   return { ...head, rawHeaders: [...rawHeaders], hasBody: body !== null };
 }
+
+const toBodyError = (error: unknown) =>
+  error instanceof GatewayError
+    ? error
+    : new GatewayError('cancelled', 'the body broke off', { component: 'edge', cause: error });
 
 const lost = () =>
   new GatewayError('edge_lost', 'the node went away before it had answered', { component: 'edge' });

@@ -23,7 +23,7 @@ export async function serveInvoke(
   response.on('error', ignoreError);
   response.writeHead(200, { 'content-type': 'application/octet-stream' });
   try {
-    const { head, rest } = await readHead(incoming);
+    const { head, rest } = await readHead(incoming, requestHeadSchema);
     const body = head.hasBody ? new TailBody(incoming, rest) : null;
     body?.on('error', ignoreError).on('close', () => {
       // The gateway shall not send what nobody reads, and its client not wait because nobody reads it.
@@ -47,7 +47,7 @@ export async function serveUpgrade(edge: EdgeClient, socket: Socket, first: Buff
     `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${tunnelProtocol}\r\n\r\n`,
   );
   try {
-    const { head } = await readHead(socket);
+    const { head } = await readHead(socket, requestHeadSchema);
     // Nothing may come before the answer, but a socket that is not read never tells that its peer left.
     const onEarly = () => socket.destroy();
     socket.on('data', onEarly).on('end', onEarly).resume();
@@ -80,8 +80,18 @@ function sendAnswer(answer: InvokeResponse, out: Writable, signal: AbortSignal):
     body.on('error', ignoreError).destroy();
     return;
   }
-  signal.addEventListener('abort', () => body.destroy(), { once: true });
   out.write(jsonFrame('head', { isUpgraded: false, status, rawHeaders, meta }));
+  sendBody(body, () => answer.trailers(), out, signal);
+}
+
+/** Sends what is behind the head of an answer, and how it ended. */
+export function sendBody(
+  body: Readable,
+  trailers: () => readonly string[],
+  out: Writable,
+  signal: AbortSignal,
+): void {
+  signal.addEventListener('abort', () => body.destroy(), { once: true });
   let isOver = false;
   const finish = (frame: Buffer) => {
     if (isOver) return;
@@ -95,7 +105,7 @@ function sendAnswer(answer: InvokeResponse, out: Writable, signal: AbortSignal):
       out.write(frameHeader('data', chunk.length));
       if (!out.write(chunk)) body.pause();
     })
-    .on('end', () => finish(jsonFrame('trailers', answer.trailers())))
+    .on('end', () => finish(jsonFrame('trailers', trailers())))
     .on('error', (error) => finish(jsonFrame('error', encodeError(toEdgeError(error)))))
     .on('close', () => {
       if (!isOver) finish(jsonFrame('error', encodeError(brokenAnswer())));
@@ -108,12 +118,15 @@ const brokenAnswer = () =>
   });
 
 /** Reads the head frame and leaves everything behind it unread. */
-function readHead(source: Readable): Promise<{ head: RequestHead; rest: Buffer }> {
-  const { promise, resolve, reject } = Promise.withResolvers<{ head: RequestHead; rest: Buffer }>();
-  let head: RequestHead | undefined;
+export function readHead<Head>(
+  source: Readable,
+  schema: z.ZodType<Head>,
+): Promise<{ head: Head; rest: Buffer }> {
+  const { promise, resolve, reject } = Promise.withResolvers<{ head: Head; rest: Buffer }>();
+  let head: Head | undefined;
   const reader = new FrameReader({
     onJson(type, value) {
-      if (type === 'head') head = requestHeadSchema.parse(value);
+      if (type === 'head') head = schema.parse(value);
       return 'raw';
     },
     onData() {},
@@ -140,7 +153,8 @@ function readHead(source: Readable): Promise<{ head: RequestHead; rest: Buffer }
   return promise;
 }
 
-function abortWhenClosed(stream: Writable, isDone: () => boolean): AbortController {
+/** Aborts when the gateway gives up. */
+export function abortWhenClosed(stream: Writable, isDone: () => boolean): AbortController {
   const abort = new AbortController();
   stream.once('close', () => {
     if (!isDone()) abort.abort(new GatewayError('cancelled', 'the gateway went away', { component: 'edge' }));
@@ -149,7 +163,7 @@ function abortWhenClosed(stream: Writable, isDone: () => boolean): AbortControll
 }
 
 /** Half-closes cross, and the death of one side is the death of the other. */
-function joinDuplexes(first: Duplex, second: Duplex): void {
+export function joinDuplexes(first: Duplex, second: Duplex): void {
   for (const [from, to] of [
     [first, second],
     [second, first],

@@ -9,17 +9,15 @@ import {
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from 'node:https';
 import type { Socket } from 'node:net';
 import { GatewayError, isVersionDigest } from '../../sdk/index.ts';
+import { ChannelDirectory, serveChannelCall, serveChannelTunnel } from './http-channel-server.ts';
+import { serveSandboxCall, serveSandboxEvents } from './http-sandbox-server.ts';
 import { serveInvoke, serveUpgrade } from './http-server-calls.ts';
+import { readJson, sendError, sendJson, sendLines } from './http-server-json.ts';
 import { TailBody } from './http-tail-body.ts';
-import {
-  edgePaths,
-  encodeError,
-  logRequestSchema,
-  servingSchema,
-  toEdgeError,
-  tunnelProtocol,
-} from './http-wire.ts';
+import { serveUse } from './http-use-server.ts';
+import { edgePaths, logRequestSchema, servingSchema, tunnelProtocol } from './http-wire.ts';
 import type { EdgeClient, LogRequest } from './port.ts';
+import type { SandboxEdge } from './sandbox-port.ts';
 
 /** Both halves of a listener: `request` for plain requests, `upgrade` for tunnels. They never throw. */
 export interface EdgeHandler {
@@ -27,21 +25,34 @@ export interface EdgeHandler {
   upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
 }
 
-const maxJsonBytes = 64 * 1024 * 1024;
+/** What is served: an edge, and the sandboxes it keeps. */
+export type ServedEdge = EdgeClient & {
+  /** Absent: calls about sandboxes are answered `not_supported_yet`. */
+  readonly sandboxes?: SandboxEdge;
+};
 
 /** @param edge stays the caller's */
-export function createEdgeHandler(edge: EdgeClient): EdgeHandler {
+export function createEdgeHandler(edge: ServedEdge): EdgeHandler {
+  const channels = new ChannelDirectory();
   return {
     request(request, response) {
       if (request.method === 'POST' && request.url === edgePaths.invoke) {
         void serveInvoke(edge, request, response);
         return;
       }
-      answer(edge, request, response).catch((thrown) => sendError(response, thrown));
+      if (request.method === 'POST' && request.url === edgePaths.channel) {
+        void serveChannelCall(channels, request, response);
+        return;
+      }
+      answer(edge, channels, request, response).catch((thrown) => sendError(response, thrown));
     },
     upgrade(request, socket, head) {
-      if (request.url === edgePaths.upgrade && request.headers.upgrade === tunnelProtocol) {
+      if (request.headers.upgrade === tunnelProtocol && request.url === edgePaths.upgrade) {
         void serveUpgrade(edge, socket, head);
+        return;
+      }
+      if (request.headers.upgrade === tunnelProtocol && request.url === edgePaths.channelTunnel) {
+        void serveChannelTunnel(channels, socket, head);
         return;
       }
       socket.on('error', () => {});
@@ -55,7 +66,7 @@ export function createEdgeHandler(edge: EdgeClient): EdgeHandler {
  * longer than a client keeps them. It does not listen yet and is the caller's to close.
  * @param tls for mutual TLS give `ca`, `cert`, `key`, `requestCert` and `rejectUnauthorized`
  */
-export function createEdgeServer(edge: EdgeClient, tls?: TlsOptions): Server {
+export function createEdgeServer(edge: ServedEdge, tls?: TlsOptions): Server {
   const handler = createEdgeHandler(edge);
   const options: ServerOptions = {
     requestTimeout: 0,
@@ -69,7 +80,17 @@ export function createEdgeServer(edge: EdgeClient, tls?: TlsOptions): Server {
     .on('upgrade', (request, socket, head) => handler.upgrade(request, socket as Socket, head));
 }
 
-async function answer(edge: EdgeClient, request: IncomingMessage, response: ServerResponse): Promise<void> {
+function sandboxesOf({ sandboxes }: ServedEdge): SandboxEdge {
+  if (sandboxes !== undefined) return sandboxes;
+  throw new GatewayError('not_supported_yet', 'this node keeps no sandboxes', { component: 'edge' });
+}
+
+async function answer(
+  edge: ServedEdge,
+  channels: ChannelDirectory,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const route = `${request.method} ${request.url}`;
   switch (route) {
     case `GET ${edgePaths.node}`:
@@ -90,6 +111,12 @@ async function answer(edge: EdgeClient, request: IncomingMessage, response: Serv
       const base: Omit<LogRequest, 'signal'> = machine === undefined ? query : { ...query, machine };
       return sendLines(response, (signal) => edge.logs({ ...base, signal }));
     }
+    case `POST ${edgePaths.sandboxCall}`:
+      return serveSandboxCall(sandboxesOf(edge), request, response);
+    case `POST ${edgePaths.sandboxEvents}`:
+      return serveSandboxEvents(sandboxesOf(edge), request, response);
+    case `POST ${edgePaths.sandboxUse}`:
+      return serveUse(sandboxesOf(edge), channels, request, response);
     default: {
       const digest = request.url?.slice(edgePaths.versions.length + 1) ?? '';
       if (
@@ -102,66 +129,5 @@ async function answer(edge: EdgeClient, request: IncomingMessage, response: Serv
       }
       throw new GatewayError('route_not_found', 'the edge has no such route', { component: 'edge' });
     }
-  }
-}
-
-function sendJson(response: ServerResponse, value: unknown): void {
-  const body = JSON.stringify(value);
-  response
-    .writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) })
-    .end(body);
-}
-
-function sendError(response: ServerResponse, thrown: unknown): void {
-  const error = toEdgeError(thrown);
-  const body = JSON.stringify(encodeError(error));
-  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
-  // What is left of a request's body is not worth reading.
-  if (!response.req.complete) response.shouldKeepAlive = false;
-  response.writeHead(error.status, headers).end(body);
-}
-
-/** One document a line as fast as the gateway reads; the last line says how it ended. */
-async function sendLines<T>(
-  response: ServerResponse,
-  source: (signal: AbortSignal) => AsyncIterable<T>,
-): Promise<void> {
-  const abort = new AbortController();
-  response.once('close', () => {
-    if (!response.writableFinished) abort.abort(new GatewayError('cancelled', 'the gateway went away'));
-  });
-  response.writeHead(200, { 'content-type': 'application/x-ndjson' }).flushHeaders();
-  let last: unknown = { end: true };
-  try {
-    for await (const value of source(abort.signal)) {
-      if (!response.write(`${JSON.stringify({ value })}\n`)) await drained(response, abort.signal);
-    }
-  } catch (thrown) {
-    last = { error: encodeError(toEdgeError(thrown)) };
-  }
-  response.end(`${JSON.stringify(last)}\n`);
-}
-
-function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  response.once('drain', resolve);
-  signal.addEventListener('abort', () => resolve(), { once: true });
-  return promise.finally(() => response.off('drain', resolve));
-}
-
-async function readJson(request: IncomingMessage): Promise<unknown> {
-  const chunks: Buffer[] = [];
-  let receivedBytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    receivedBytes += chunk.length;
-    if (receivedBytes > maxJsonBytes) {
-      throw new GatewayError('body_too_large', 'the document is too large', { component: 'edge' });
-    }
-    chunks.push(chunk);
-  }
-  try {
-    return JSON.parse(Buffer.concat(chunks).toString('utf8'));
-  } catch (cause) {
-    throw new GatewayError('invalid_request', 'the document is not JSON', { component: 'edge', cause });
   }
 }

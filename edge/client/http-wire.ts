@@ -30,18 +30,25 @@ export const edgePaths = {
   logs: '/edge/v1/logs',
   invoke: '/edge/v1/invoke',
   upgrade: '/edge/v1/upgrade',
+  sandboxCall: '/edge/v1/sandbox-call',
+  sandboxEvents: '/edge/v1/sandbox-events',
+  sandboxUse: '/edge/v1/sandbox-use',
+  channel: '/edge/v1/channel',
+  channelTunnel: '/edge/v1/channel-tunnel',
 } as const;
 
 /** `Upgrade` token of a connection that carries a tunnel. */
 export const tunnelProtocol = 'snapgate-tunnel';
 
 const rawHeadersSchema = z.array(z.string()).max(200_000);
-const digest = digestSchema.transform((text, context): VersionDigest => {
+/** A digest of ours. */
+export const versionDigestSchema = digestSchema.transform((text, context): VersionDigest => {
   if (isVersionDigest(text)) return text;
   context.addIssue({ code: 'custom', message: 'not a digest' });
   return z.NEVER;
 });
-const machineId = z.string().transform((text, context): MachineId => {
+/** A machine id of ours. */
+export const machineIdSchema = z.string().transform((text, context): MachineId => {
   if (isMachineId(text)) return text;
   context.addIssue({ code: 'custom', message: 'not the id of a machine' });
   return z.NEVER;
@@ -51,7 +58,7 @@ const templateName = templateNameSchema.transform((text) => text as TemplateName
 /** First frame of an invocation or an upgrade. */
 export const requestHeadSchema = z.strictObject({
   requestId: z.string().min(1).max(200),
-  digest,
+  digest: versionDigestSchema,
   method: z.string().regex(/^[A-Z!#$%&'*+.^_`|~-]{1,40}$/i),
   target: z.string().startsWith('/'),
   rawHeaders: rawHeadersSchema,
@@ -61,8 +68,8 @@ export const requestHeadSchema = z.strictObject({
 });
 
 const metaSchema = z.strictObject({
-  machine: machineId,
-  digest,
+  machine: machineIdSchema,
+  digest: versionDigestSchema,
   start: z.enum(startTypes),
   timing: z.strictObject({ queueMs: z.number(), restoreMs: z.number(), execMs: z.number() }),
 });
@@ -78,13 +85,17 @@ export const responseHeadSchema = z.strictObject({
 export const trailersSchema = rawHeadersSchema;
 
 export const servingSchema = z.strictObject({
-  versions: z.array(z.strictObject({ digest, template: templateName, version: z.string() })).max(100_000),
+  versions: z
+    .array(z.strictObject({ digest: versionDigestSchema, template: templateName, version: z.string() }))
+    .max(100_000),
 });
-export const servingAnswerSchema = z.array(z.strictObject({ digest, error: z.string().nullable() }));
+export const servingAnswerSchema = z.array(
+  z.strictObject({ digest: versionDigestSchema, error: z.string().nullable() }),
+);
 
 export const logRequestSchema = z.strictObject({
-  digests: z.array(digest).max(100_000),
-  machine: machineId.optional(),
+  digests: z.array(versionDigestSchema).max(100_000),
+  machine: machineIdSchema.optional(),
   streams: z.array(logLineSchema.shape.stream).max(4),
   tail: z.number().int().min(0),
   follow: z.boolean(),
