@@ -53,7 +53,8 @@ const newSandbox = {
   autoResume: z.strictObject({ enabled: z.boolean() }).nullish(),
   network: networkSchema.nullish(),
   iam: notYet,
-  mcp: notYet,
+  // Clients start the servers by themselves, with a command; it tells the server nothing that it has to act on.
+  mcp: z.record(z.string(), z.unknown()).nullish(),
   volumeMounts: notYet,
 };
 

@@ -19,6 +19,9 @@ export interface EnvdCall {
 /** Where handlers of RPCs find it. */
 export const callKey = createContextKey<EnvdCall | undefined>(undefined, { description: 'envd call' });
 
+/** Breaks the answer of a call off: clients that know the sandbox's end by nothing else ask for its health then. */
+export const cutKey = createContextKey<() => void>(() => {}, { description: 'cut off' });
+
 /** User whose name no request says. */
 export const defaultUser = 'user';
 const userPattern = /^[a-z_][a-z0-9_-]{0,31}$/;

@@ -1,9 +1,11 @@
 /** envd's RPCs over node's requests, HTTP/1.1 and HTTP/2 alike. */
+import type { ServerHttp2Stream } from 'node:http2';
 import { createContextValues, type Interceptor } from '@connectrpc/connect';
 import { connectNodeAdapter } from '@connectrpc/connect-node';
+import { isGatewayError } from '../../../sdk/index.ts';
 import { Filesystem } from '../proto/gen/filesystem/filesystem_pb.js';
 import { Process } from '../proto/gen/process/process_pb.js';
-import { callKey, type EnvdCall } from './call.ts';
+import { callKey, cutKey, type EnvdCall } from './call.ts';
 import { toConnectError } from './errors.ts';
 import { filesystemService } from './filesystem/service.ts';
 import type { Watchers } from './filesystem/watchers.ts';
@@ -28,16 +30,22 @@ const translateErrors: Interceptor = (next) => async (request) => {
   try {
     const answer = await next(request);
     if (!answer.stream) return answer;
-    return { ...answer, message: translated(answer.message) };
+    return { ...answer, message: translated(answer.message, request.contextValues.get(cutKey)) };
   } catch (error) {
     throw toConnectError(error);
   }
 };
 
-async function* translated<T>(messages: AsyncIterable<T>): AsyncGenerator<T> {
+/** A sandbox that ends in the middle ends its streams without a word, as E2B's own proxy does. */
+async function* translated<T>(messages: AsyncIterable<T>, cut: () => void): AsyncGenerator<T> {
+  let hasBegun = false;
   try {
-    yield* messages;
+    for await (const message of messages) {
+      hasBegun = true;
+      yield message;
+    }
   } catch (error) {
+    if (hasBegun && isGatewayError(error, 'sandbox_not_found')) cut();
     throw toConnectError(error);
   }
 }
@@ -47,13 +55,18 @@ export function createRpcHandler(deps: {
   readonly watchers: Watchers;
   readonly lines: InputLines;
 }): RpcHandler {
-  const calls = new WeakMap<object, EnvdCall>();
+  const calls = new WeakMap<object, { readonly call: EnvdCall; readonly cut: () => void }>();
   const handle = connectNodeAdapter({
     routes: (router) =>
       router
         .service(Process, processService(deps.lines))
         .service(Filesystem, filesystemService(deps.watchers)),
-    contextValues: (request) => createContextValues().set(callKey, calls.get(request)),
+    contextValues(request) {
+      const { call, cut } = calls.get(request) ?? {};
+      return createContextValues()
+        .set(callKey, call)
+        .set(cutKey, cut ?? (() => {}));
+    },
     interceptors: [translateErrors],
     grpc: false,
     grpcWeb: false,
@@ -67,7 +80,14 @@ export function createRpcHandler(deps: {
     },
   });
   return (request, response, call) => {
-    calls.set(request, call);
+    calls.set(request, { call, cut: () => cutOff(response) });
     handle(request, response);
   };
+}
+
+/** Resets the stream, or the connection where there is nothing else. Not by `close` with a code, which in node 24 may spin. */
+function cutOff(response: HttpResponse): void {
+  const { stream } = response as unknown as { stream?: ServerHttp2Stream };
+  if (stream === undefined) response.socket?.destroy();
+  else stream.destroy(new Error('the sandbox has ended'));
 }

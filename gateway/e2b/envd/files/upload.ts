@@ -1,5 +1,5 @@
 /** `POST /files`: one file as bytes, or several as a form. */
-import { PassThrough, type Readable } from 'node:stream';
+import { PassThrough, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import busboy from 'busboy';
 import { GatewayError, isGatewayError } from '../../../../sdk/index.ts';
@@ -19,6 +19,7 @@ export interface WrittenFile {
 /** Most files of one form. */
 const maxFiles = 1000;
 const maxPathBytes = 4096;
+const fieldBytes = 16 * 1024 * 1024;
 
 /**
  * Writes what the request carries, file by file, each as a whole or not at all.
@@ -69,6 +70,7 @@ async function writeOne(
       await channel.writeFile(path, bytes, {
         user,
         signal: until,
+        ownParents: true,
         ...(attributes === undefined ? {} : { attributes }),
       });
     } catch (error) {
@@ -105,15 +107,11 @@ async function writeForm(
   let work: Promise<unknown> = Promise.resolve();
   const failed = Promise.withResolvers<never>();
   const ended = Promise.withResolvers<void>();
-  form.on('file', (field, file, info) => {
-    // Kept from the parser's own stream, whose end by an error would be thrown at nobody.
-    const bytes = file.pipe(new PassThrough());
-    file.once('error', (error) => bytes.destroy(error));
-    bytes.once('close', () => file.resume());
+  const take = (field: string, name: string | undefined, bytes: Readable) => {
     work = work.then(async () => {
       if (field !== 'file')
         throw badRequest(`files come in the field "file", not ${JSON.stringify(field)}`, field);
-      const to = path ?? info.filename ?? '';
+      const to = path ?? name ?? '';
       if (to === '' || Buffer.byteLength(to) > maxPathBytes) throw badRequest('the file has no name', 'file');
       if (path !== undefined && written.length > 0)
         throw badRequest('"path" names one file, not several', 'path');
@@ -123,9 +121,21 @@ async function writeForm(
       bytes.destroy();
       failed.reject(error);
     });
+  };
+  // Text without a file's name is a file all the same when its place is known.
+  form.on('field', (field, text, { valueTruncated }) => {
+    if (valueTruncated) failed.reject(badRequest(`a text has at most ${fieldBytes} bytes`, 'file'));
+    else take(field, undefined, Readable.from([Buffer.from(text)], { objectMode: false }));
+  });
+  form.on('file', (field, file, info) => {
+    // Kept from the parser's own stream, whose end by an error would be thrown at nobody.
+    const bytes = file.pipe(new PassThrough());
+    file.once('error', (error) => bytes.destroy(error));
+    bytes.once('close', () => file.resume());
+    take(field, info.filename, bytes);
   });
   form.once('filesLimit', () => failed.reject(badRequest(`a form has at most ${maxFiles} files`, 'file')));
-  form.once('fieldsLimit', () => failed.reject(badRequest('a form has files only', 'file')));
+  form.once('fieldsLimit', () => failed.reject(badRequest('a form has one text at most', 'file')));
   form.once('error', (cause) => failed.reject(malformed(cause)));
   form.once('close', () => ended.resolve());
   body.once('error', (error) => failed.reject(isGatewayError(error) ? error : malformed(error)));
@@ -152,7 +162,7 @@ function openForm(request: HttpRequest): busboy.Busboy {
       headers: request.headers as busboy.BusboyConfig['headers'],
       preservePath: true,
       defParamCharset: 'utf8',
-      limits: { files: maxFiles, fields: 0, headerPairs: 100 },
+      limits: { files: maxFiles, fields: 1, fieldSize: fieldBytes, headerPairs: 100 },
     });
   } catch (cause) {
     throw malformed(cause);
