@@ -255,6 +255,23 @@ describe('undici over tunnels', () => {
     await client.close();
   });
 
+  it('ends its connections as a client does that has no more to ask', async () => {
+    const ends: string[] = [];
+    const note = (socket: Socket) =>
+      socket
+        .once('end', () => ends.push('end'))
+        .once('error', (error: NodeJS.ErrnoException) => ends.push(String(error.code)));
+    server.on('connection', note);
+    for (const finish of ['close', 'destroy'] as const) {
+      const client = new Client('http://guest', { connect: createTunnelConnector(channel, port) });
+      await (await client.request({ path: '/', method: 'GET' })).body.dump();
+      await client[finish]();
+    }
+    await until(() => ends.length === 2);
+    server.off('connection', note);
+    assert.deepEqual(ends, ['end', 'end']);
+  });
+
   it('runs 20 requests at once, each with a body of its own', async () => {
     const pool = new Pool('http://guest', { connect: createTunnelConnector(channel, port), connections: 20 });
     await Promise.all(

@@ -14,6 +14,9 @@ interface SocketManners {
   unref(): this;
 }
 
+/** How undici says that it no longer needs a connection, idle too long or at its own end: the guest sees a close then, not a reset. */
+const notNeeded: ReadonlySet<unknown> = new Set(['UND_ERR_INFO', 'UND_ERR_DESTROYED']);
+
 /**
  * One CONNECT stream as a byte stream that behaves like a socket: `end` half-closes, `destroy` closes the guest's
  * socket as a vanished client would, `destroy(error)` resets it. The other side's reset is an error here.
@@ -56,9 +59,7 @@ class Tunnel extends Duplex implements SocketManners {
       done();
       return;
     }
-    // undici says "I no longer need it" with this code: the guest's server should see a close, not a reset.
-    const isFriendly = error === null || (error as { code?: unknown }).code === 'UND_ERR_INFO';
-    cancel(this.#stream, isFriendly);
+    cancel(this.#stream, error === null || notNeeded.has((error as { code?: unknown }).code));
     done(error);
   }
 
