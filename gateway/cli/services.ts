@@ -110,7 +110,9 @@ export function serviceCommand(name: string, description: string, { context, loa
       await write(context.stderr, `snapgate ${name} serves on ${service.url}; Ctrl-C stops it.\n`);
       if (!context.interrupted.aborted) await once(context.interrupted, 'abort');
       await write(context.stderr, 'Stopping; a second Ctrl-C stops at once.\n');
-      await service.close();
+      // Timers and child processes keep nobody alive; without this the process ends in the middle of its closing.
+      const closing = setInterval(() => {}, 60_000);
+      await service.close().finally(() => clearInterval(closing));
     });
 }
 

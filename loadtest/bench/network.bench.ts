@@ -125,7 +125,12 @@ const bareTable = `table inet slot
 delete table inet slot
 table netdev slot
 delete table netdev slot
-table inet slot { chain postrouting { type nat hook postrouting priority srcnat; oifname "up0" masquerade; } }
+table inet slot {
+  chain postrouting {
+    type nat hook postrouting priority srcnat
+    oifname "up0" masquerade
+  }
+}
 `;
 /** Address rules beside the one that matters, each of its own. */
 const manyRules = (count: number) =>

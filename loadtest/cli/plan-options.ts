@@ -133,7 +133,10 @@ export function planFrom(
     ...given('probe', flags.probe),
     ...given('idempotency', flags.idempotency),
     expectedDigests: digestsFrom(flags.expectDigest ?? []),
-    limits: { ...given('lagP99Ms', flags.maxLag), ...given('droppedRatio', flags.maxDropped) },
+    limits: {
+      ...given('lagP99Ms', flags.maxLag ?? scenario.planDefaults?.lagP99Ms),
+      ...given('droppedRatio', flags.maxDropped),
+    },
     thresholds: flags.threshold ?? [],
     ...given('sampleEveryMs', flags.sampleEvery),
     ...given('leakCheck', flags.leakCheck ?? scenario.planDefaults?.leakCheck),

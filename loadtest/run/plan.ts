@@ -9,6 +9,9 @@ import { traceOptionsSchema } from '../trace/options.ts';
 const templateName = z.string().refine(isTemplateName, 'must be a template name: [a-z0-9-]{1,63}');
 const digest = z.string().refine(isVersionDigest, 'must be sha256:<64 hex>');
 
+/** Right digests by template. */
+export const expectedDigestsSchema = z.record(templateName, z.array(digest).min(1).max(16));
+
 /**
  * Everything that decides a run, as data: it crosses to worker threads and, without keys, goes into the result, so that
  * a run can be repeated from its own report.
@@ -66,8 +69,8 @@ export const runPlanSchema = z.strictObject({
   probe: z.boolean().default(false),
   /** Send an `Idempotency-Key` with each probe, and some probes twice: the second time must be answered like the first. */
   idempotency: z.boolean().default(false),
-  /** Right digests by template. */
-  expectedDigests: z.record(templateName, z.array(digest).min(1).max(16)).default({}),
+  /** Empty: what `latest` points to when the run starts. */
+  expectedDigests: expectedDigestsSchema.default({}),
   limits: z
     .strictObject({
       lagP99Ms: z.number().positive().default(defaultGeneratorLimits.lagP99Ms),

@@ -4,7 +4,10 @@ import type { LabelVocabulary } from '../gate/catalogue.ts';
 import { parseThreshold, type Threshold } from '../gate/expression.ts';
 import type { Scenario } from '../scenario/define.ts';
 import { profileDurationMs } from '../schedule/profile.ts';
-import type { RunPlan } from './plan.ts';
+import { expectedDigestsSchema, type RunPlan } from './plan.ts';
+
+/** Beyond, asking for each one's digest would be a load test by itself. */
+const maxAskedTemplates = 32;
 
 /** The plan's thresholds and the scenario's own, parsed before anything is sent. */
 export function prepareThresholds(plan: RunPlan, scenario: Scenario): Threshold[] {
@@ -66,12 +69,37 @@ export async function checkReachable(plan: RunPlan): Promise<void> {
   }
 }
 
+/**
+ * The digests that must answer: those of the plan, else what each template's `latest` points to now. Empty where nobody
+ * answers that, and where the scenario itself publishes.
+ */
+export async function expectDigests(plan: RunPlan, scenario: Scenario): Promise<RunPlan['expectedDigests']> {
+  const mayPublish = scenario.kind === 'requests' && scenario.background !== undefined;
+  const { templates, expectedDigests } = plan;
+  if (mayPublish || templates.length > maxAskedTemplates || Object.keys(expectedDigests).length > 0)
+    return expectedDigests;
+  const client = adminClient(plan);
+  const found = templates.map(async (template) => {
+    const { aliases, history } = await client.template(template);
+    const targets = aliases.find(({ alias }) => alias === 'latest')?.targets ?? [];
+    const digests = targets.flatMap(
+      ({ version }) => history.find((one) => one.version === version)?.digest ?? [],
+    );
+    return [template, digests] as const;
+  });
+  const known = await Promise.all(found).catch(() => []);
+  return expectedDigestsSchema.parse(Object.fromEntries(known.filter(([, digests]) => digests.length > 0)));
+}
+
 /** What the nodes say of themselves; `null` where nobody answers that. */
 export const askNodes = (plan: RunPlan): Promise<NodeInfo[] | null> =>
+  adminClient(plan)
+    .nodes()
+    .catch(() => null);
+
+const adminClient = (plan: RunPlan) =>
   createAdminClient({
     url: plan.url,
     timeoutMs: 2_000,
     ...(plan.apiKeys[0] === undefined ? {} : { apiKey: plan.apiKeys[0] }),
-  })
-    .nodes()
-    .catch(() => null);
+  });

@@ -16,7 +16,7 @@ import { assembleResult } from './assemble.ts';
 import { describeEnvironment } from './environment.ts';
 import { type GeneratorResult, generate } from './generator.ts';
 import type { RunPlan } from './plan.ts';
-import { askNodes, checkPlan, checkReachable, prepareThresholds } from './preflight.ts';
+import { askNodes, checkPlan, checkReachable, expectDigests, prepareThresholds } from './preflight.ts';
 import type { Progress } from './progress.ts';
 import { generateInWorkers } from './workers.ts';
 
@@ -37,14 +37,15 @@ export interface RunHooks {
  * Runs a plan and judges it. Rejects with `invalid_request` when the plan, a threshold or the scenario's options are
  * wrong or nothing answers at the address, before anything is measured. Failures of requests are samples, not errors.
  */
-export async function run(plan: RunPlan, scenario: Scenario, hooks: RunHooks = {}): Promise<Result> {
+export async function run(given: RunPlan, scenario: Scenario, hooks: RunHooks = {}): Promise<Result> {
   const signal = hooks.signal ?? new AbortController().signal;
-  const thresholds = prepareThresholds(plan, scenario);
-  checkPlan(plan, hooks.rawFile !== undefined);
+  const thresholds = prepareThresholds(given, scenario);
+  checkPlan(given, hooks.rawFile !== undefined);
   const runId = crypto.randomUUID().slice(0, 8);
   const startedAt = Date.now();
-  const api = createNodeApi({ url: plan.url, apiKey: plan.apiKeys[0] });
-  await checkReachable(plan);
+  const api = createNodeApi({ url: given.url, apiKey: given.apiKeys[0] });
+  await checkReachable(given);
+  const plan = { ...given, expectedDigests: await expectDigests(given, scenario) };
 
   hooks.onPhase?.('warming up the generator');
   const environment = await describeEnvironment(plan.url, await askNodes(plan));

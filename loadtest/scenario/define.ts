@@ -18,7 +18,12 @@ interface ScenarioBase<Options extends z.ZodType> {
   /** Gates it comes with; the caller's are added. */
   thresholds?(options: z.output<Options>): readonly string[];
   /** What of a plan it needs to prove its point, unless the caller says otherwise. */
-  readonly planDefaults?: { readonly leakCheck?: boolean; readonly timeoutMs?: number };
+  readonly planDefaults?: {
+    readonly leakCheck?: boolean;
+    readonly timeoutMs?: number;
+    /** How late the generator may send; what is timed takes much longer. */
+    readonly lagP99Ms?: number;
+  };
   /** The step names it may use. */
   readonly steps?: readonly string[];
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { defineScenario, type Session } from './define.ts';
-import { checkUniqueness, createSandbox, type LoadSandbox } from './sandbox-wire.ts';
+import { checkUniqueness, createSandbox, type LoadSandbox, sessionDefaults } from './sandbox-wire.ts';
 
 /** A state that takes work to reach: a live process and a file, both of which a clone must have. */
 const prepareState = (canary: string) =>
@@ -46,7 +46,7 @@ export const forkFanout = defineScenario({
   steps: ['create', 'prepare', 'fork', 'first_command', 'source_command'],
   profile: ({ everyMs, rounds }) => regularly(everyMs, rounds),
   thresholds: noneFailed,
-  planDefaults: { leakCheck: true },
+  planDefaults: sessionDefaults,
   async run(session) {
     const source = await prepared(session);
     const children = await session.step('fork', () => source.fork(session.options.children));
@@ -86,7 +86,7 @@ export const agentTree = defineScenario({
   ],
   profile: ({ everyMs, rounds }) => regularly(everyMs, rounds),
   thresholds: noneFailed,
-  planDefaults: { leakCheck: true },
+  planDefaults: sessionDefaults,
   async run(session) {
     const { branches, depth } = session.options;
     const root = await prepared(session);
@@ -129,7 +129,7 @@ export const pauseResumeChurn = defineScenario({
   steps: ['create', 'prepare', 'pause', 'resume', 'first_command'],
   profile: ({ everyMs, sessions }) => regularly(everyMs, sessions),
   thresholds: noneFailed,
-  planDefaults: { leakCheck: true },
+  planDefaults: sessionDefaults,
   async run(session) {
     const sandbox = await prepared(session);
     for (let round = 0; round < session.options.rounds; round++) {

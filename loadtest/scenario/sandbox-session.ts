@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { defineScenario } from './define.ts';
-import { checkUniqueness, createSandbox } from './sandbox-wire.ts';
+import { checkUniqueness, createSandbox, sessionDefaults } from './sandbox-wire.ts';
 
 /** What an agent's tool call does: a sandbox, some commands, some files, and away. */
 export const sandboxSession = defineScenario({
@@ -23,7 +23,7 @@ export const sandboxSession = defineScenario({
   steps: ['create', 'first_command', 'command', 'write_file', 'read_file', 'list_files', 'kill'],
   profile: ({ ratePerSecond, durationMs }) => ({ kind: 'poisson', ratePerSecond, durationMs }),
   thresholds: () => ['count(requests{outcome=failed}) == 0'],
-  planDefaults: { leakCheck: true },
+  planDefaults: sessionDefaults,
   async run(session) {
     const { commands, files, fileBytes } = session.options;
     const sandbox = await session.step(
@@ -77,7 +77,7 @@ export const tti = defineScenario({
     };
   },
   thresholds: () => ['count(requests{outcome=failed}) == 0'],
-  planDefaults: { leakCheck: true },
+  planDefaults: sessionDefaults,
   async run(session) {
     const sandbox = await session.step(
       'create',

@@ -48,6 +48,9 @@ const deadlineMs = 3_600_000;
 /** How long one request waits for the end of a command; then the next one does. */
 const waitMs = 20_000;
 
+/** Sessions take seconds, so that some milliseconds of lateness change nothing; the leak check sees what they forget. */
+export const sessionDefaults = { leakCheck: true, lagP99Ms: 100 } as const;
+
 /** Creates a sandbox and defers its end, so that a failed session leaves none behind. */
 export async function createSandbox(session: Session<unknown>, template: string): Promise<LoadSandbox> {
   const answer = await post(session, '/v1/sandboxes', { template, deadlineMs }, 'once');

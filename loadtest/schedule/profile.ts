@@ -81,22 +81,23 @@ export function describeProfile(profile: Profile): string {
   const spaced = 'spacing' in profile && profile.spacing === 'poisson' ? ', Poisson arrivals' : '';
   switch (profile.kind) {
     case 'constant':
-      return `constant ${profile.ratePerSecond}/s ${seconds}${spaced}`;
+      return `constant ${perSecond(profile.ratePerSecond)} ${seconds}${spaced}`;
     case 'poisson':
-      return `Poisson ${profile.ratePerSecond}/s ${seconds}`;
+      return `Poisson ${perSecond(profile.ratePerSecond)} ${seconds}`;
     case 'ramp':
-      return `ramp ${profile.fromPerSecond}/s to ${profile.toPerSecond}/s ${seconds}${spaced}`;
+      return `ramp ${perSecond(profile.fromPerSecond)} to ${perSecond(profile.toPerSecond)} ${seconds}${spaced}`;
     case 'step':
-      return `steps ${profile.steps.map((step) => `${step.ratePerSecond}/s`).join(', ')} ${seconds}${spaced}`;
+      return `steps ${profile.steps.map((step) => `${perSecond(step.ratePerSecond)}`).join(', ')} ${seconds}${spaced}`;
     case 'bursty':
-      return `bursty ${profile.onPerSecond}/s on, ${profile.offPerSecond}/s off (${profile.dwell}) ${seconds}${spaced}`;
+      return `bursty ${perSecond(profile.onPerSecond)} on, ${perSecond(profile.offPerSecond)} off (${profile.dwell}) ${seconds}${spaced}`;
     case 'spike':
-      return `spike ${profile.basePerSecond}/s to ${profile.spikePerSecond}/s ${seconds}${spaced}`;
+      return `spike ${perSecond(profile.basePerSecond)} to ${perSecond(profile.spikePerSecond)} ${seconds}${spaced}`;
     case 'diurnal':
-      return `diurnal around ${profile.meanPerSecond}/s ${seconds}${spaced}`;
+      return `diurnal around ${perSecond(profile.meanPerSecond)} ${seconds}${spaced}`;
     case 'burst':
       return `bursts of ${profile.size} every ${formatSeconds(profile.everyMs)} ${seconds}`;
   }
 }
 
+const perSecond = (rate: number): string => `${Number(rate.toPrecision(4))}/s`;
 const formatSeconds = (ms: number): string => `${Math.round(ms) / 1000} s`;
