@@ -10,7 +10,13 @@ import { createInterface } from 'node:readline';
 
 const isQuick = process.argv.includes('--quick');
 /** Rounds that are enough to see that a benchmark works, and roughly where it stands. */
-const quickRounds: Readonly<Record<string, number>> = { fork: 2, invoke: 100, peers: 2, restore: 4 };
+const quickRounds: Readonly<Record<string, number>> = {
+  fork: 2,
+  invoke: 100,
+  network: 4,
+  peers: 2,
+  restore: 4,
+};
 const results = join(import.meta.dirname, '../results');
 
 /** One requirement as a benchmark prints it: `✓ label: 1.00 ms (required ≤ 2 ms)`. */

@@ -30,7 +30,7 @@ import {
   writeResult,
 } from './bench-node.ts';
 
-const rounds = Number(process.argv[2] ?? 25);
+const rounds = Number(process.argv[2] ?? 15);
 const signal = new AbortController().signal;
 const nativePath = join(root, 'edge/network/native/build');
 const row = (list: readonly number[]) => ({

@@ -281,7 +281,9 @@ function listenAs(
       else if (request === 'stream') {
         heard.push(`stream ${address}`);
         flood(socket);
-      } else socket.write(`hi from ${address}\n`);
+      } else if (request.startsWith('pull ')) socket.write(Buffer.alloc(Number(request.slice(5))));
+      else if (request.startsWith('push ')) takeAll(socket, Number(request.slice(5)));
+      else socket.write(`hi from ${address}\n`);
     });
     socket.resume();
   });
@@ -291,6 +293,17 @@ function listenAs(
       server.close();
     },
   };
+}
+
+/** Says so at the beginning and when all has come. */
+function takeAll(socket: Socket, bytes: number): void {
+  let left = bytes;
+  socket.removeAllListeners('data');
+  socket.on('data', (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left <= 0) socket.write('.');
+  });
+  socket.write('.');
 }
 
 /** A little every now and then, until the other side is gone. */

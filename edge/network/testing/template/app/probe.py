@@ -112,6 +112,38 @@ def stream(step):
     except Exception as error:
         return [word(error), count]
 
+def pull(step):
+    """Bytes a second of what a server sends."""
+    with dial(step) as connection:
+        connection.sendall(f"pull {step['bytes']}".encode())
+        buffer, count, started = bytearray(1 << 20), 0, None
+        while count < step["bytes"]:
+            read = connection.recv_into(buffer)
+            if read == 0: raise EOFError
+            started = started or time.monotonic()
+            count += read
+        return count / (time.monotonic() - started)
+
+def push(step):
+    """Bytes a second of what a server takes, until it has it all."""
+    block = bytes(1 << 16)
+    with dial(step) as connection:
+        connection.sendall(f"push {step['bytes']:>12}".encode())
+        connection.recv(1)
+        started = time.monotonic()
+        for _ in range(step["bytes"] // len(block)): connection.sendall(block)
+        connection.recv(1)
+        return step["bytes"] / (time.monotonic() - started)
+
+def connect(step):
+    """Milliseconds of one connection, the middle of many."""
+    times = []
+    for _ in range(step["count"]):
+        started = time.monotonic()
+        dial(step).close()
+        times.append((time.monotonic() - started) * 1000)
+    return sorted(times)[len(times) // 2]
+
 def run(step):
     done = subprocess.run(step["argv"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
     return [done.returncode, done.stdout.decode("utf8", "replace")[-4000:]]
@@ -120,7 +152,7 @@ def sleep(step):
     time.sleep(step["seconds"])
     return "slept"
 
-steps = {f.__name__: f for f in (tcp, web, fetch, tls, udp, dns, resolve, spoof, stream, run, sleep)}
+steps = {f.__name__: f for f in (tcp, web, fetch, tls, udp, dns, resolve, spoof, stream, pull, push, connect, run, sleep)}
 
 def take(step):
     started = time.monotonic()
