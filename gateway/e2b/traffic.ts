@@ -1,5 +1,6 @@
 /** Who reaches a port of a sandbox by its host name, and the words in which clients of E2B are refused. */
 import type { IncomingHttpHeaders } from 'node:http';
+import { gzipSync } from 'node:zlib';
 import type { SandboxEdge } from '../../edge/client/index.ts';
 import { GatewayError, type SandboxId } from '../../sdk/index.ts';
 import { toGatewayError } from '../errors.ts';
@@ -8,6 +9,19 @@ import { isSame, type SandboxTokens } from './access/tokens.ts';
 import { portPlaceholder, readAttributes } from './attributes.ts';
 
 const tokenHeader = 'e2b-traffic-access-token';
+/** Where `@e2b/code-interpreter` expects its server, which can't ask anybody inside for the env of the sandbox. */
+const interpreterPort = 49_999;
+const envsHeader = 'e2b-sandbox-envs';
+const maxHeaderBytes = 48 * 1024;
+
+/** The env as gzipped JSON in base64. @throws GatewayError `headers_too_large` */
+function envHeaders({ env }: { readonly env: Readonly<Record<string, string>> }): string[] {
+  if (Object.keys(env).length === 0) return [];
+  const value = gzipSync(JSON.stringify(env)).toString('base64');
+  if (value.length <= maxHeaderBytes) return [envsHeader, value];
+  const message = `the env of the sandbox is too large for its code interpreter: ${value.length} bytes`;
+  throw new GatewayError('headers_too_large', message, { extra: { limitBytes: maxHeaderBytes } });
+}
 
 /** Ports are everybody's unless the sandbox was made with `allowPublicTraffic: false`, or by another door. */
 export function createTrafficPolicy(deps: {
@@ -28,7 +42,8 @@ export function createTrafficPolicy(deps: {
         throw new GatewayError('forbidden', message, { extra: { sandboxId: id, port } });
       }
       return {
-        hidden: [tokenHeader],
+        hidden: [tokenHeader, envsHeader],
+        ...(port === interpreterPort ? { headers: envHeaders } : {}),
         ...(maskRequestHost === undefined
           ? {}
           : { host: maskRequestHost.replace(portPlaceholder, String(port)) }),

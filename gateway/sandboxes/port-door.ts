@@ -73,10 +73,13 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
       const message = `the gateway has ${options.inFlight} unfinished requests to sandboxes, its limit`;
       throw new GatewayError('node_at_capacity', message, { extra: { limit: options.inFlight } });
     }
-    const { hidden, host = facts.host }: PortAdmission =
-      policy === undefined
-        ? { hidden: await authenticate(deps.keys, sandboxes, route.sandbox, request.headers) }
-        : await policy.admit(route.sandbox, route.port, request.headers);
+    const {
+      hidden,
+      host = facts.host,
+      headers = () => [],
+    }: PortAdmission = policy === undefined
+      ? { hidden: await authenticate(deps.keys, sandboxes, route.sandbox, request.headers) }
+      : await policy.admit(route.sandbox, route.port, request.headers);
     const { requestId, peer } = exchange.record;
     const use = await sandboxes.use(route.sandbox, { signal: exchange.signal });
     if (exchange.isOver) {
@@ -92,16 +95,19 @@ export function createPortDoor(deps: PortDoorDeps, options: PortDoorOptions): Po
     const answer = await requestOverTunnel(tunnel, {
       method: request.method ?? 'GET',
       target: route.target,
-      rawHeaders: functionHeaders(request.rawHeaders, {
-        host,
-        protocol: facts.protocol,
-        peer,
-        isTrusted: deps.isTrustedPeer(peer),
-        prefix: route.prefix,
-        requestId,
-        credentialHeaders: hidden,
-        upgrade,
-      }),
+      rawHeaders: [
+        ...functionHeaders(request.rawHeaders, {
+          host,
+          protocol: facts.protocol,
+          peer,
+          isTrusted: deps.isTrustedPeer(peer),
+          prefix: route.prefix,
+          requestId,
+          credentialHeaders: hidden,
+          upgrade,
+        }),
+        ...headers(use),
+      ],
       body: upgrade === null ? exchange.takeBody(Number.MAX_SAFE_INTEGER) : null,
       isUpgrade: upgrade !== null,
       signal: exchange.signal,

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import type { SandboxUse } from '../../edge/client/index.ts';
 import type { GatewayError, SandboxId } from '../../sdk/index.ts';
 
 /** What a let-in request takes along. */
@@ -7,6 +8,8 @@ export interface PortAdmission {
   readonly hidden: readonly string[];
   /** `Host` that the server inside is told instead of the client's. */
   readonly host?: string;
+  /** Headers of ours for the server inside: name, value … A client's own of these names belong into `hidden`. */
+  readonly headers?: (use: Pick<SandboxUse, 'env'>) => readonly string[];
 }
 
 /** Who may reach ports through one way of addressing them, and how refusals are worded there. */
