@@ -93,6 +93,10 @@ function examineHost({ dataDirectory, isProbeForced, signal }: ExamineOptions): 
         { title: 'guest agent', path: agentPath },
         { title: 'mapping shim', path: shimPath },
         { title: 'data lister', path: join(root, 'edge/native/build/data-extents') },
+        ...['netns-sockets', 'slot-nft', 'tap-launch'].map((name) => ({
+          title: name,
+          path: join(root, 'edge/network/native/build', name),
+        })),
       ],
       signal,
     },

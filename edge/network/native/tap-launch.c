@@ -85,6 +85,9 @@ int main(int count, char **values)
     /* dup2 to itself would leave it to be closed by exec. */
     if (tap == wanted ? fcntl(tap, F_SETFD, 0) < 0 : dup2(tap, wanted) < 0)
         fail("place the tap");
+    /* Descriptors of whoever started the edge, for example; what the VMM gets lies below the tap's. */
+    if (close_range((unsigned)wanted + 1, ~0U, 0) < 0)
+        fail("close other descriptors");
     if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
         fail("give up root");
     execv(values[6], values + 6);

@@ -39,7 +39,7 @@ export interface World extends AsyncDisposable {
   /** Runs a program in the internet's namespace. */
   run(argv: readonly string[]): Promise<string>;
   /** Wires a guest to a slot's tap; returns its namespace. */
-  guest(slot: Slot): Promise<string>;
+  guest(slot: { readonly index: number; readonly layout: Pick<Slot['layout'], 'netns'> }): Promise<string>;
 }
 
 /** Makes a world with names of its own; disposing asserts that no namespace of it is left. */

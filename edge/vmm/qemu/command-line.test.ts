@@ -76,3 +76,18 @@ test('emulation and KVM differ in accelerator and CPU model alone', () => {
     ['max', 'Westmere-v1'],
   ]);
 });
+
+test('a machine with a network card has it in boot and clone alike, on a descriptor and with nothing to boot from', () => {
+  const cards = [boot, clone].map((start) => {
+    const argv = commandLine(id, { ...shape, hasNetworkCard: true }, tcg, start);
+    assert.deepEqual(option(argv, '-netdev'), ['tap,id=net0,fd=7,vhost=off']);
+    return option(argv, '-device')
+      .map((text) => JSON.parse(text))
+      .filter(({ driver }) => driver === 'virtio-net-pci');
+  });
+  assert.deepEqual(cards[0], cards[1]);
+  assert.deepEqual(
+    cards[0]?.map(({ mac, romfile }) => [mac, romfile]),
+    [['02:73:6e:61:70:02', '']],
+  );
+});
