@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { rmSync, writeFileSync } from 'node:fs';
 import { chmod, lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
@@ -332,6 +333,21 @@ describe('watching a directory', () => {
       'create /renamed/later/again',
     ])
       assert.ok(seen.includes(event), `${event} is missing from ${seen.join(', ')}`);
+  });
+
+  it('says that events were lost when its reader is too slow for them, and goes on', async () => {
+    const events = await channel.watchFiles(root, { isRecursive: true, ...soon() });
+    const names = Array.from({ length: 25_000 }, (_, index) => `${root}/${index % 100}`);
+    for (const name of names) {
+      writeFileSync(name, '');
+      rmSync(name);
+    }
+    let count = 0;
+    for await (const { type } of events) {
+      count += 1;
+      if (type === 'overflow') break;
+    }
+    assert.ok(count < names.length * 2, `${count} events came although none was read`);
   });
 
   it('without recursion tells of its own entries only, and ends when it is gone', async () => {

@@ -62,6 +62,28 @@ describe('a process', () => {
     assert.equal(await tail.text(), 'end\n');
   });
 
+  it('is not held up for others by a reader that takes nothing, who finds its place again', async () => {
+    await start({ id: 'paced', shell: 'head -c 12000000 /dev/zero; echo end' });
+    const path = `${base}/processes/paced/output/stdout?follow=true`;
+    const stalled = await h.raw('GET', path);
+    const lively = await h.raw('GET', path);
+    let size = 0;
+    for await (const chunk of lively.body!) size += chunk.length;
+    assert.equal(size, 12_000_004);
+    assert.equal((await wait('paced')).exitCode, 0);
+    // It goes on where it was, as far as that is retained; what is missing breaks it off, and its place is its own to name.
+    const reader = stalled.body!.getReader();
+    let taken = 0;
+    const broken = (async () => {
+      for (let piece = await reader.read(); !piece.done; piece = await reader.read())
+        taken += piece.value.length;
+    })();
+    await assert.rejects(broken);
+    const rest = await h.raw('GET', `${base}/processes/paced/output/stdout?offset=${taken}`);
+    assert.equal(rest.headers.get('x-snapgate-truncated'), 'true');
+    await rest.body!.cancel();
+  });
+
   it('is told from one that is not there, is signalled, listed and forgotten', async () => {
     assert.equal((await h.raw('GET', `${base}/processes/nobody`)).status, 404);
     await start({ id: 'sleeper', argv: ['/bin/sleep', '1000'] });

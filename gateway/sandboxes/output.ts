@@ -1,8 +1,14 @@
-/** Output of a process by byte offset, over however many channels it takes. */
+/**
+ * Output of a process by byte offset, over however many channels it takes. The agent reads a process no faster than its slowest
+ * reader once what it retains is full; so a reader that takes nothing for a while lets go of the guest, and harms only itself.
+ */
 import { Readable } from 'node:stream';
 import type { SandboxUse } from '../../edge/client/index.ts';
-import { GatewayError, isGatewayError } from '../../sdk/index.ts';
+import { type Clock, GatewayError, isGatewayError, systemClock } from '../../sdk/index.ts';
 import { type Observation, observe } from './observe.ts';
+
+/** How long a reader may take nothing before it lets go; it comes back with its next byte. */
+const patienceMs = 2_000;
 
 type OutputBody = Awaited<ReturnType<SandboxUse['channel']['processOutput']>>;
 
@@ -13,6 +19,8 @@ export interface OutputQuery extends Observation {
   readonly offset: number;
   /** Until the process has ended and all it wrote has been read. */
   readonly follow: boolean;
+  /** Default: the system's. */
+  readonly clock?: Clock | undefined;
 }
 
 /** Output from a known place on. */
@@ -43,19 +51,32 @@ function open(query: OutputQuery, offset: number, isAgain = false): Promise<Outp
 
 /** The agent's stream, and after a cut the next one from the byte behind. */
 async function* pieces(query: OutputQuery, first: OutputBody, offset: number): AsyncGenerator<Buffer> {
+  const { clock = systemClock } = query;
   let next = offset;
   for (let stream = first; ; stream = await open(query, next, true)) {
     const start = stream.offset;
     const stop = () => stream.destroy();
     query.signal.addEventListener('abort', stop, { once: true });
+    let hasLetGo = false;
+    const letGo = () => {
+      hasLetGo = true;
+      stream.destroy();
+    };
     try {
       if (start !== next) throw bytesLost(next, start);
       for await (const chunk of stream as AsyncIterable<Buffer>) {
         next += chunk.length;
-        yield chunk;
+        const cancel = clock.schedule(patienceMs, letGo);
+        try {
+          yield chunk;
+        } finally {
+          cancel();
+        }
+        if (hasLetGo) break;
       }
-      return;
+      if (!hasLetGo) return;
     } catch (error) {
+      if (hasLetGo) continue;
       if (!isGatewayError(error, 'guest_unreachable') || query.signal.aborted) throw error;
     } finally {
       query.signal.removeEventListener('abort', stop);

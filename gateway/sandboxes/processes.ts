@@ -152,7 +152,13 @@ export function processRoutes(deps: SandboxRouteDeps): OpenAPIHono<ApiEnv> {
   router.openapi(output, async (context) => {
     const { id, process, stream } = context.req.valid('param');
     const where = target(id, context.req.raw);
-    const found = await openOutput({ ...where, process, stream, ...context.req.valid('query') });
+    const found = await openOutput({
+      ...where,
+      ...context.req.valid('query'),
+      process,
+      stream,
+      clock: deps.clock,
+    });
     return streamResponse(found.body, 200, {
       'content-type': 'application/octet-stream',
       [sandboxHeaderNames.offset]: String(found.offset),
