@@ -91,6 +91,7 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
   const metrics = createEdgeMetrics({
     stats: () => pools.stats(),
     templateOf: (digest) => serving.nameOf(digest)?.template ?? null,
+    network: () => deps.networks.stats(),
   });
   const observer: PoolObserver = {
     ...metrics.observer,

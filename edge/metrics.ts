@@ -1,11 +1,13 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { PoolObserver, PoolsStats } from '../pool/index.ts';
 import type { TemplateName, VersionDigest } from '../sdk/index.ts';
+import type { MachineNetworks } from './network/index.ts';
 
 export interface EdgeMetricsDeps {
   readonly stats: () => PoolsStats;
   /** Null for versions that left. Ids never become labels; template names do. */
   readonly templateOf: (digest: VersionDigest) => TemplateName | null;
+  readonly network: () => ReturnType<MachineNetworks['stats']>;
 }
 
 export interface EdgeMetrics {
@@ -78,6 +80,29 @@ export function createEdgeMetrics(deps: EdgeMetricsDeps): EdgeMetrics {
       this.set(deps.stats().maxMachines);
     },
   });
+  new Gauge({
+    name: 'snapgate_network_slots',
+    help: 'Network slots now, by state',
+    labelNames: ['state'],
+    registers,
+    collect() {
+      const { ready, used, preparing } = deps.network();
+      for (const [state, count] of Object.entries({ ready, used, preparing })) this.set({ state }, count);
+    },
+  });
+  for (const [name, help, key] of [
+    ['snapgate_network_slot_failures_total', 'Network slots that could not be prepared', 'failures'],
+    ['snapgate_network_refusals_total', 'What network rules refused', 'refusals'],
+  ] as const)
+    new Counter({
+      name,
+      help,
+      registers,
+      collect() {
+        this.reset();
+        this.inc(deps.network()[key]);
+      },
+    });
   return {
     observer: {
       transition: ({ digest, from, to }) => transitions.inc({ template: nameOf(digest), from, to }),

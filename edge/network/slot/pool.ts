@@ -12,6 +12,9 @@ import {
   takeOverSlot,
 } from './slot.ts';
 
+/** How long after a hand-out the next slot is prepared. */
+const refillDelayMs = 20;
+
 export interface SlotPoolOptions extends SlotOptions {
   /** Slots kept prepared. */
   readonly ready: number;
@@ -90,8 +93,12 @@ export async function openSlotPool(deps: SlotDeps, options: SlotPoolOptions): Pr
     });
     return filling;
   }
-  // The next acquire meets the same failure and reports it.
-  const refillLater = () => void refill().catch(() => {});
+  /**
+   * Starting a program takes milliseconds of this thread, which belong to whoever just got a slot. The next acquire meets the
+   * same failure and reports it.
+   */
+  const refillLater = () =>
+    setTimeout(() => void (isDisposed || refill().catch(() => {})), refillDelayMs).unref();
 
   async function take(): Promise<Slot> {
     const prepared = ready.shift();
