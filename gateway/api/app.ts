@@ -8,6 +8,7 @@ import { requestIdOf } from '../request-id.ts';
 import { isOpenedByToken, takesBytes } from '../sandboxes/access.ts';
 import { sandboxRoutes } from '../sandboxes/routes.ts';
 import { allowedMethods } from './allowed-methods.ts';
+import { crossOrigin } from './cross-origin.ts';
 import { fleetRoutes } from './fleet.ts';
 import { healthRoutes } from './health.ts';
 import { limitJson } from './json-limit.ts';
@@ -29,6 +30,7 @@ export function createApi(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<A
     await next();
     context.res.headers.set(headerNames.requestId, requestId);
   });
+  app.use('/v1/*', crossOrigin());
   app.use('/v1/*', async (context, next) => {
     const credentials = credentialsOf({
       authorization: context.req.header('authorization'),
