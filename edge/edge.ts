@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { Logger } from 'pino';
-import { createPools, type PoolObserver, type PoolStats } from '../pool/index.ts';
+import { createPools, describeSizing, hitRate, type PoolObserver, type PoolStats } from '../pool/index.ts';
 import {
   type Clock,
   GatewayError,
@@ -252,5 +252,14 @@ function toPoolInfo(
     starts: { ...stats.starts },
     failures: Object.values(stats.failures).reduce((sum, count) => sum + count, 0),
     lastFailure: stats.lastFailure?.message ?? null,
+    sizing: {
+      ready: stats.sizing.ready,
+      because: describeSizing(stats.sizing),
+      refillMs: stats.sizing.refillMs,
+    },
+    hitRate: hitRate(stats.starts),
+    refusals: { ...stats.refusals },
+    discards: { ...stats.discards },
+    serviceMs: stats.averages.serviceMs,
   };
 }

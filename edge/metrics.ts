@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { PoolObserver, PoolsStats } from '../pool/index.ts';
+import { hitRate, type PoolObserver, type PoolsStats } from '../pool/index.ts';
 import type { TemplateName, VersionDigest } from '../sdk/index.ts';
 import type { MachineNetworks } from './network/index.ts';
 
@@ -17,6 +17,13 @@ export interface EdgeMetrics {
 }
 
 const unnamed = 'retired';
+/** Reasons of a policy that ends a machine which was fine. */
+const policyReasons: ReadonlySet<string> = new Set(['surplus', 'shed', 'evicted', 'over_max']);
+const knownReasons: ReadonlySet<string> = new Set([
+  ...policyReasons,
+  ...['idle', 'lifetime', 'max_invocations', 'used', 'drained', 'pool_disposed', 'by_holder', 'dropped'],
+  ...['spawn_failed', 'restore_failed', 'wake_failed', 'gone_failed', 'stale_failed', 'dispose_failed'],
+]);
 const restoreBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 /** What an operator watches of an edge: every pool transition, every start and refusal, and what the node holds. */
@@ -42,6 +49,18 @@ export function createEdgeMetrics(deps: EdgeMetricsDeps): EdgeMetrics {
     labelNames: ['template', 'code'],
     registers,
   });
+  const discards = new Counter({
+    name: 'snapgate_pool_discards_total',
+    help: 'Machines given up, by reason; shed: for another pool, idle, lifetime, surplus: by policy',
+    labelNames: ['template', 'reason'],
+    registers,
+  });
+  const wasted = new Counter({
+    name: 'snapgate_pool_wasted_machines_total',
+    help: 'Ready machines given up by policy before they served: made in vain',
+    labelNames: ['template', 'reason'],
+    registers,
+  });
   const waits = new Histogram({
     name: 'snapgate_pool_wait_seconds',
     help: 'Wait for a machine, by phase',
@@ -59,6 +78,40 @@ export function createEdgeMetrics(deps: EdgeMetricsDeps): EdgeMetrics {
       for (const pool of deps.stats().pools) {
         for (const [state, count] of Object.entries(pool.machines))
           this.inc({ template: nameOf(pool.digest), state }, count);
+      }
+    },
+  });
+  new Gauge({
+    name: 'snapgate_pool_target_ready_machines',
+    help: 'Ready machines that the pool aims at now',
+    labelNames: ['template'],
+    registers,
+    collect() {
+      this.reset();
+      for (const pool of deps.stats().pools) this.inc({ template: nameOf(pool.digest) }, pool.sizing.ready);
+    },
+  });
+  new Gauge({
+    name: 'snapgate_pool_refill_seconds',
+    help: 'What it takes to put a new ready machine in place of a taken one',
+    labelNames: ['template'],
+    registers,
+    collect() {
+      this.reset();
+      for (const pool of deps.stats().pools)
+        this.set({ template: nameOf(pool.digest) }, pool.sizing.refillMs / 1000);
+    },
+  });
+  new Gauge({
+    name: 'snapgate_pool_hit_ratio',
+    help: 'Share of leases that found a machine ready or reused',
+    labelNames: ['template'],
+    registers,
+    collect() {
+      this.reset();
+      for (const pool of deps.stats().pools) {
+        const ratio = hitRate(pool.starts);
+        if (ratio !== null) this.set({ template: nameOf(pool.digest) }, ratio);
       }
     },
   });
@@ -105,7 +158,15 @@ export function createEdgeMetrics(deps: EdgeMetricsDeps): EdgeMetrics {
     });
   return {
     observer: {
-      transition: ({ digest, from, to }) => transitions.inc({ template: nameOf(digest), from, to }),
+      transition({ digest, from, to, event, reason }) {
+        const template = nameOf(digest);
+        transitions.inc({ template, from, to });
+        if (event !== 'discard' || reason === null) return;
+        // Holders may invent reasons; labels must not grow with them.
+        const label = knownReasons.has(reason) ? reason : 'other';
+        discards.inc({ template, reason: label });
+        if (from === 'ready' && policyReasons.has(reason)) wasted.inc({ template, reason: label });
+      },
       leased({ digest, start, queueMs, restoreMs }) {
         const template = nameOf(digest);
         starts.inc({ template, start });

@@ -21,5 +21,5 @@ export type { SheddableKind } from './shedding.ts';
 export { createSeededRandom, type SimulatedCall, syntheticTrace } from './simulated-trace.ts';
 export { type MachineCosts, type SimulationOptions, type SimulationReport, simulate } from './simulator.ts';
 export { describeSizing, type Sizing, type SizingDecision } from './sizing.ts';
-export type { PoolStats } from './stats.ts';
+export { hitRate, type PoolStats } from './stats.ts';
 export { createVirtualClock, type VirtualClock } from './virtual-clock.ts';

@@ -11,6 +11,7 @@ import type { Pool } from './pool.ts';
 import { createPools } from './pool-set.ts';
 import { createSeededRandom, type SimulatedCall } from './simulated-trace.ts';
 import { createSimulationMeter, type MemoryCosts } from './simulation-meter.ts';
+import { hitRate } from './stats.ts';
 import { createVirtualClock } from './virtual-clock.ts';
 
 /** What a machine takes; measure it on the hardware in question. */
@@ -149,7 +150,7 @@ export async function simulate(
     served,
     refused,
     starts,
-    hitRate: served === 0 ? 0 : (starts.ready + starts.reused) / served,
+    hitRate: hitRate(starts) ?? 0,
     addedWaitMs: { p50: waitMs(50), p99: waitMs(99), max: waits.maxValue / 1000 },
     ...usage,
     wasted,

@@ -53,6 +53,13 @@ export interface PoolStats {
   readonly sizing: SizingDecision;
 }
 
+/** Share of leases that found a machine ready or reused, 0 to 1; null before the first. */
+export function hitRate(starts: PoolStats['starts']): number | null {
+  const hits = starts.ready + starts.reused;
+  const all = hits + starts.restored + starts.spawned;
+  return all === 0 ? null : hits / all;
+}
+
 const evictionReasons = new Set([
   'idle',
   'lifetime',

@@ -69,6 +69,7 @@ const poolColumns: readonly Column<PoolInfo>[] = [
     cell: ({ starts }) =>
       `${starts.ready} ready, ${starts.restored} restored, ${starts.spawned} spawned, ${starts.reused} reused`,
   },
+  { title: 'SIZE', cell: ({ sizing }) => sizing?.because ?? '-' },
   { title: 'FAILURES', cell: ({ failures }) => failures, align: 'right' },
   { title: 'LAST FAILURE', cell: ({ lastFailure }) => (lastFailure ?? '-').slice(0, 80) },
 ];

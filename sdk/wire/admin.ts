@@ -132,6 +132,21 @@ export const poolSchema = z.strictObject({
   ),
   failures: z.number().int(),
   lastFailure: z.string().nullable(),
+  sizing: z
+    .strictObject({
+      ready: z.number().int().describe('ready machines it aims at now'),
+      because: z.string().describe('the decision in a sentence'),
+      refillMs: milliseconds.describe('what it takes to put a new ready machine in place of a taken one'),
+    })
+    .optional(),
+  hitRate: z
+    .number()
+    .nullable()
+    .optional()
+    .describe('share of leases that found a machine ready or reused, 0 to 1; null before the first lease'),
+  refusals: z.record(z.string(), z.number().int()).optional().describe('requests refused, by error code'),
+  discards: z.record(z.string(), z.number().int()).optional().describe('machines given up, by reason'),
+  serviceMs: milliseconds.nullable().optional().describe('moving average of how long a lease is held'),
 });
 export type PoolInfo = z.infer<typeof poolSchema>;
 
