@@ -110,6 +110,8 @@ class Helper {
     const child = this.#child;
     if (child === null) return;
     const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+    // Whoever waits for its end wants to hear of it, even when nothing else keeps the process alive.
+    child.ref();
     child.kill('SIGKILL');
     await ended;
   }

@@ -28,10 +28,13 @@ interface Shelf {
   starting: number;
   cancelIdle: () => void;
   cancelRefill: () => void;
+  isRefillDue: boolean;
 }
 
 /** Blanks are made when no child has been for so long: their start would take the cores of those that are under way. */
 const refillQuietMs = 400;
+/** Rest after each start, as a multiple of what it took: children have their first work to do, which finds cold caches. */
+const refillRest = 4;
 
 export class BlankStock {
   readonly #deps: BlankStockDeps;
@@ -57,29 +60,42 @@ export class BlankStock {
 
   /** Fills up what a base shall have waiting, a little after the last call; to be called when a child is done. */
   replenish(base: Base, origin: Origin): void {
-    const shelf = this.#shelf(base, origin);
-    shelf.cancelRefill();
-    shelf.cancelRefill = this.#deps.clock.schedule(refillQuietMs, () => this.#refill(shelf));
+    this.#refillIn(this.#shelf(base, origin), refillQuietMs);
   }
 
+  /** One at a time, with rests, so that refilling takes at most a fifth of a core from children that begin to work. */
   #refill(shelf: Shelf): void {
     const { base, origin } = shelf;
-    while (shelf.waiting.length + shelf.starting < this.#options.perBase && !this.#stopping.signal.aborted) {
-      const place = this.#room.tryTake();
-      if (place === null) return;
-      shelf.starting += 1;
-      const start = this.#start(base, origin, place, this.#stopping.signal)
-        .then(
-          (blank) => this.#shelve(shelf, blank),
-          // Nobody waits for it; the next child starts its own and hears why.
-          () => {},
-        )
-        .finally(() => {
-          shelf.starting -= 1;
-          this.#starts.delete(start);
-        });
-      this.#starts.add(start);
-    }
+    if (shelf.waiting.length + shelf.starting >= this.#options.perBase || this.#stopping.signal.aborted)
+      return;
+    const place = this.#room.tryTake();
+    if (place === null) return;
+    const { clock } = this.#deps;
+    const from = clock.monotonic();
+    shelf.starting += 1;
+    const start = this.#start(base, origin, place, this.#stopping.signal)
+      .then((blank) => this.#shelve(shelf, blank))
+      .then(() => {
+        // A child that came meanwhile has put the next one off already.
+        if (!this.#isKept(shelf) || shelf.isRefillDue) return;
+        this.#refillIn(shelf, refillRest * (clock.monotonic() - from));
+      })
+      // Nobody waits for it; the next child starts its own and hears why.
+      .catch(() => {})
+      .finally(() => {
+        shelf.starting -= 1;
+        this.#starts.delete(start);
+      });
+    this.#starts.add(start);
+  }
+
+  #refillIn(shelf: Shelf, delayMs: number): void {
+    shelf.cancelRefill();
+    shelf.isRefillDue = true;
+    shelf.cancelRefill = this.#deps.clock.schedule(delayMs, () => {
+      shelf.isRefillDue = false;
+      this.#refill(shelf);
+    });
   }
 
   /** Gives up one waiting blank; false when there is none. */
@@ -118,6 +134,7 @@ export class BlankStock {
       starting: 0,
       cancelIdle: () => {},
       cancelRefill: () => {},
+      isRefillDue: false,
     };
     this.#shelves.set(key, shelf);
     shelf.cancelIdle();
@@ -130,13 +147,16 @@ export class BlankStock {
   }
 
   async #shelve(shelf: Shelf, blank: BlankVmm): Promise<void> {
-    const isWanted = [...this.#shelves.values()].includes(shelf) && !this.#stopping.signal.aborted;
-    if (!isWanted) return await blank.dispose();
+    if (!this.#isKept(shelf)) return await blank.dispose();
     shelf.waiting.push(blank);
     void blank.exited.then(() => {
       const index = shelf.waiting.indexOf(blank);
       if (index !== -1) shelf.waiting.splice(index, 1);
     });
+  }
+
+  #isKept(shelf: Shelf): boolean {
+    return [...this.#shelves.values()].includes(shelf) && !this.#stopping.signal.aborted;
   }
 
   async #start(base: Base, origin: Origin, place: Place, signal: AbortSignal): Promise<BlankVmm> {

@@ -75,6 +75,7 @@ export function createSandboxes(
   );
   const room = new Room({ ...host.room, shedBlank: () => stock.shed() });
   const restorer = new Restorer({
+    clock,
     bases,
     stock,
     copier: parts.copier,

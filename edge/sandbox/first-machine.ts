@@ -5,6 +5,7 @@ import type { SandboxOrigin } from '../client/sandbox-port.ts';
 import type { Machine } from '../machine/machine.ts';
 import { findRamMapping } from '../memory/index.ts';
 import type { SandboxContext } from './context.ts';
+import { foldDeepDisk } from './layers.ts';
 import { lend } from './lending.ts';
 import { LiveMachine } from './live-machine.ts';
 import { checkChoice } from './network.ts';
@@ -81,6 +82,7 @@ async function fromSnapshot(
     signal,
     prepare: (machine) => context.networks.enter(machine, { id: machine, origin: snapshot.origin, network }),
   });
+  foldDeepDisk(context, live, lent.files.layers.length, 'copied');
   return {
     origin: snapshot.origin,
     network,

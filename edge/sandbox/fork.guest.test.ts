@@ -65,22 +65,30 @@ describe('forking sandboxes with real guests', () => {
     assert.equal(await baseDigest(), before, 'the base image stays as it is');
   });
 
-  test('three generations continue one another', async () => {
+  test('eleven generations continue one another, with memory, files and the base whole, on a disk that is folded', async () => {
+    const before = await baseDigest();
     let parent: { readonly id: string } = await node.create();
-    for (let generation = 1; generation <= 3; generation++) {
-      await node.ask(parent.id, '/count');
-      await node.run(parent.id, `echo ${generation} > /root/generation-${generation}`);
+    await node.ask(parent.id, '/fill?1');
+    await node.run(parent.id, 'head -c 1000000 /dev/urandom > /root/first');
+    const { blob } = await node.ask(parent.id);
+    const file = await node.run(parent.id, 'sha256sum /root/first');
+    const layersOf = async (id: string) =>
+      (await readdir(join(directory, 'machines', id, 'layers')).catch(() => [])).length;
+    const depths: number[] = [];
+    for (let generation = 1; generation <= 11; generation++) {
+      await node.ask(parent.id, `/count?${generation}`);
       const [child] = await fork(parent.id);
       assert.ok(child !== undefined);
       const said = await node.ask(child.id);
-      assert.equal(said.counter, generation);
-      assert.equal(said.lines, generation);
-      assert.equal(
-        await node.run(child.id, 'cat /root/generation-*'),
-        Array.from({ length: generation }, (_, index) => String(index + 1)).join('\n'),
-      );
+      assert.deepEqual([said.counter, said.lines, said.blob], [generation, generation, blob]);
+      depths.push(await layersOf(child.id));
+      await node.edge.sandboxes.kill(parent.id as SandboxId);
       parent = child;
     }
+    assert.equal(await node.run(parent.id, 'sha256sum /root/first'), file);
+    assert.equal(await node.run(parent.id, 'tail -n 1 /root/journal'), '11');
+    assert.ok(Math.max(...depths) <= 9 && (depths.at(-1) ?? 0) < 9, `layers by generation: ${depths}`);
+    assert.equal(await baseDigest(), before);
   });
 
   test('source and children share no random number, name or identity, and all have the right time', async () => {

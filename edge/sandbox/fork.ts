@@ -11,14 +11,14 @@ import { capture } from './capture.ts';
 import { stepClock } from './clock-step.ts';
 import type { SandboxContext } from './context.ts';
 import type { Entry } from './entry.ts';
+import { foldDeepDisk } from './layers.ts';
 import { lend } from './lending.ts';
+import type { LiveMachine } from './live-machine.ts';
 import type { SandboxRecord } from './record.ts';
 import type { RestorableSnapshot, SnapshotDraft } from './snapshot-files.ts';
 
 /** A pause that is shorter leaves the guest's clock near enough for its next requests; it is set all the same. */
 const noticeableMs = 40;
-/** Frozen layers of a disk above which they are folded, in the background. */
-export const maxDiskLayers = 4;
 const nothingStopped = { stoppedMs: 0, stateMs: 0, pagesMs: 0, diskMs: 0, dirtyBytes: 0 };
 
 export interface Taken {
@@ -64,9 +64,7 @@ export async function takeRunning(
     if (stoppedMs > noticeableMs) await stepped;
     await context.step(`${options.what}.resumed`);
     const layers = await captured.finish();
-    // Each capture adds a layer, and each layer costs whoever reads and starts.
-    if (layers.length > maxDiskLayers)
-      live.foldDisk((err) => context.log.warn({ err, 'sandbox.id': record.id }, 'disk not folded'));
+    foldDeepDisk(context, live, layers.length, 'captured');
     const snapshot = {
       origin: record.origin,
       base: record.base,
@@ -106,26 +104,38 @@ export async function fork(
     const draft = stack.use(await files.draft(`fork-${newMachineId(context.node)}`));
     return takeRunning(context, entry, draft, { what: 'fork', signal });
   });
-  const makeChild = async () => {
-    try {
-      const record = await child(context, source, taken.snapshot, request, options.signal);
-      return { sandbox: options.show(record) };
-    } catch (error) {
-      return { error: problemOf(error) };
-    }
+  // As many at once as the node restores at once; each is an error in its own place.
+  const made = await Promise.all(
+    Array.from({ length: request.count }, () =>
+      child(context, source, taken.snapshot, request, options.signal).catch(toFailure),
+    ),
+  );
+  const children = await writeDown(context, made, taken.snapshot);
+  return {
+    children: children.map((one) =>
+      'error' in one ? { error: problemOf(one.error) } : { sandbox: options.show(one.record) },
+    ),
+    notInherited: notInherited(source),
+    timing: taken.timing,
   };
-  const children = await Promise.all(Array.from({ length: request.count }, makeChild));
-  return { children, notInherited: notInherited(source), timing: taken.timing };
 }
 
+interface Child {
+  readonly record: SandboxRecord;
+  readonly live: LiveMachine;
+}
+type Made = Child | { readonly error: unknown };
+const toFailure = (error: unknown): Made => ({ error });
+
+/** A machine that runs and of which nobody knows: it goes with the edge until it is written down. */
 async function child(
   context: SandboxContext,
   source: SandboxRecord,
   snapshot: RestorableSnapshot,
   request: ForkRequest,
   signal: AbortSignal,
-): Promise<SandboxRecord> {
-  const { clock, networks, restorer, store } = context;
+): Promise<Child> {
+  const { clock, networks, restorer } = context;
   const live = await restorer.restore(snapshot, {
     signal,
     prepare: (machine) => networks.enter(machine, { ...source, id: machine }),
@@ -150,15 +160,36 @@ async function child(
     machine: { id: live.id, channelToken: live.channelToken },
     pausedAs: null,
   };
+  return { record, live };
+}
+
+/** All children at once: a write to the medium for each would hold up those that still come, and crash a fork half-way. */
+async function writeDown(
+  context: SandboxContext,
+  made: readonly Made[],
+  { layers }: RestorableSnapshot,
+): Promise<readonly Made[]> {
+  const children = made.filter((one): one is Child => 'record' in one);
+  if (children.length === 0) return made;
   try {
     await context.step('fork.restored');
-    const event = { sandbox: record.id, type: 'forked' as const, data: { parent: source.id } };
-    store.apply({ sandboxes: [record], events: [event] });
+    context.store.apply({
+      sandboxes: children.map(({ record }) => record),
+      events: children.map(({ record, live }) => ({
+        sandbox: record.id,
+        type: 'forked' as const,
+        data: { parent: record.parent?.id, ...live.parts },
+      })),
+    });
   } catch (error) {
-    await live.end('not written down');
-    throw error;
+    await Promise.allSettled(children.map(({ live }) => live.end('not written down')));
+    return made.map((one) => ('error' in one ? one : { error }));
   }
-  return context.adopt(record, live, 'copied').record;
+  for (const { record, live } of children) {
+    context.adopt(record, live, 'copied');
+    foldDeepDisk(context, live, layers.length, 'copied');
+  }
+  return made;
 }
 
 /** What a child lacks of its source. */

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, open, readdir, rm, statfs, symlink } from 'node:fs/promises';
+import { mkdtemp, open, readdir, rm, statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import type { SandboxId } from '../../sdk/index.ts';
+import { shareImages } from './testing/data-directory.ts';
 import { anyTime, openNode } from './testing/sandbox-node.ts';
 
 const run = promisify(execFile);
 const isRoot = process.getuid?.() === 0;
-const store = join(import.meta.dirname, '../../.snapgate');
 /** Enough for records, far too little for a snapshot. */
 const leftBytes = 400 * 1024;
 
@@ -24,8 +24,8 @@ test('a full disk keeps a sandbox running that was to be paused, forked or captu
     await run('umount', ['-l', directory]);
     await rm(directory, { recursive: true });
   });
-  for (const name of ['images', 'cache']) await symlink(join(store, name), join(directory, name));
-  const node = await openNode(directory, { config: { forkBlanks: 0 } });
+  await shareImages(directory);
+  const node = await openNode(directory, { config: { forkBlanks: 0 }, isAlone: true });
   stack.defer(() => node.edge.dispose());
   const { sandboxes } = node.edge;
   const signal = { signal: anyTime() };

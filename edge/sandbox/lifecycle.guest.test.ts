@@ -31,7 +31,11 @@ describe('the life of sandboxes with real guests', () => {
   });
 
   const edge = () => node.edge.sandboxes;
-  const signal = { signal: anyTime() };
+  const signal = {
+    get signal() {
+      return anyTime();
+    },
+  };
   const idOf = ({ id }: SandboxInfo) => id as SandboxId;
   const eventsOf = async (id: SandboxId) => {
     const events: SandboxEvent[] = [];

@@ -9,12 +9,32 @@ export interface MachineEnd {
   readonly exit: VmmExit | null;
 }
 
+/** What a restore took, part after part, in milliseconds. */
+export interface RestoreParts {
+  /** Until its turn came among the restores of the node. */
+  readonly waitMs: number;
+  /** Until a blank was there, which none of is when one was waiting. */
+  readonly blankMs: number;
+  /** Disk layers, dirty pages and network. */
+  readonly fillMs: number;
+  /** Device state, and the guest runs. */
+  readonly loadMs: number;
+  /** Until the agent had greeted us, with clock stepped and entropy stirred. */
+  readonly greetMs: number;
+  /** Names, token, and the clock within bounds. */
+  readonly identityMs: number;
+  /** The template's own hook. */
+  readonly hookMs: number;
+}
+
 /** Owns VMM and channel, and the pool's lease where there is one. */
 export class LiveMachine {
   readonly id: MachineId;
   readonly channel: SandboxChannel;
   /** What the agent expects of its host; 64 hex digits. */
   readonly channelToken: string;
+  /** Of a machine that was restored here; null otherwise. */
+  readonly parts: RestoreParts | null;
   /** Settles when the machine ended or can't be reached any more. Never rejects; never settles after `detach`. */
   readonly gone: Promise<MachineEnd>;
   #running: RunningVmm;
@@ -27,11 +47,13 @@ export class LiveMachine {
     readonly channel: SandboxChannel;
     readonly channelToken: string;
     readonly lease: Lease | null;
+    readonly parts?: RestoreParts;
   }) {
     this.id = parts.vmm.id;
     this.#running = parts.vmm;
     this.channel = parts.channel;
     this.channelToken = parts.channelToken;
+    this.parts = parts.parts ?? null;
     this.#lease = parts.lease;
     const { promise, resolve } = Promise.withResolvers<MachineEnd>();
     this.gone = promise;

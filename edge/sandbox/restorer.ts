@@ -1,6 +1,6 @@
 /** Makes a running machine out of a snapshot: blank, disk layers, dirty pages, device state, then an identity of its own. */
 import { randomBytes } from 'node:crypto';
-import { GatewayError, type MachineId } from '../../sdk/index.ts';
+import { type Clock, GatewayError, type MachineId } from '../../sdk/index.ts';
 import type { TemplateDefinition } from '../../templates/index.ts';
 import type { ConnectOptions, SandboxChannel } from '../guest/index.ts';
 import { GuestHttp } from '../machine/guest-http.ts';
@@ -10,10 +10,11 @@ import { findRamMapping, type PageCopier } from '../memory/index.ts';
 import type { BlankVmm } from '../vmm/port.ts';
 import type { Bases } from './bases.ts';
 import type { BlankStock } from './blank-stock.ts';
-import { LiveMachine } from './live-machine.ts';
+import { LiveMachine, type RestoreParts } from './live-machine.ts';
 import type { RestorableSnapshot } from './snapshot-files.ts';
 
 export interface RestorerDeps {
+  readonly clock: Clock;
   readonly bases: Bases;
   readonly stock: BlankStock;
   readonly copier: PageCopier;
@@ -49,11 +50,17 @@ export class Restorer {
   ): Promise<LiveMachine> {
     const deadline = AbortSignal.timeout(restoreMs);
     const signal = AbortSignal.any([options.signal, deadline]);
+    const lap = stopwatch(this.#deps.clock);
     using _permit = await this.#deps.permit(signal);
+    const waitMs = lap();
     const base = await this.#deps.bases.require(snapshot.base);
     const blank = await this.#deps.stock.take(base, snapshot.origin, signal);
+    const before = { waitMs, blankMs: lap() };
     try {
-      return await this.#enter(blank, snapshot, base.memoryPath, signal, options.prepare);
+      return await this.#enter(blank, snapshot, {
+        ...{ memoryPath: base.memoryPath, signal, lap, before },
+        prepare: options.prepare ?? (async () => {}),
+      });
     } catch (cause) {
       const output = await blank.consoleTail().catch(() => '');
       await blank.dispose();
@@ -73,10 +80,15 @@ export class Restorer {
   async #enter(
     blank: BlankVmm,
     snapshot: RestorableSnapshot,
-    memoryPath: string,
-    signal: AbortSignal,
-    prepare: (machine: MachineId) => Promise<void> = async () => {},
+    options: {
+      readonly memoryPath: string;
+      readonly signal: AbortSignal;
+      readonly lap: () => number;
+      readonly before: Pick<RestoreParts, 'waitMs' | 'blankMs'>;
+      prepare(machine: MachineId): Promise<void>;
+    },
   ): Promise<LiveMachine> {
+    const { memoryPath, signal, lap, prepare } = options;
     await Promise.all([
       prepare(blank.id),
       blank.stackDisk(snapshot.layers),
@@ -84,17 +96,24 @@ export class Restorer {
         this.#deps.copier.apply(blank.pid, mapping, snapshot.deltaPath),
       ),
     ]);
+    const fillMs = lap();
     const running = await (await blank.load(snapshot.statePath, { signal })).resume();
+    const loadMs = lap();
     const channel = await this.#deps.connectGuest({
       socketPath: running.agentSocketPath,
       token: snapshot.channelToken,
       signal,
       wake: this.#deps.wake,
     });
+    const greetMs = lap();
     try {
       const token = randomBytes(32).toString('hex');
-      await enterAnew(channel, snapshot.origin.definition, running.id, { signal, token });
-      return new LiveMachine({ vmm: running, channel, channelToken: token, lease: null });
+      const { definition } = snapshot.origin;
+      await resumeGuest(channel, machineIdentity(definition.name, running.id), { signal, token });
+      const identityMs = lap();
+      await runOwnHook(channel, definition, signal);
+      const parts = { ...options.before, fillMs, loadMs, greetMs, identityMs, hookMs: lap() };
+      return new LiveMachine({ vmm: running, channel, channelToken: token, lease: null, parts });
     } catch (error) {
       channel.close();
       throw error;
@@ -102,20 +121,29 @@ export class Restorer {
   }
 }
 
-/** Clock, entropy, identity, token and the template's own hook. */
-async function enterAnew(
+/** The template's own hook, which reseeds what the kernel can't. */
+async function runOwnHook(
   channel: SandboxChannel,
   definition: TemplateDefinition,
-  id: MachineId,
-  options: { readonly signal: AbortSignal; readonly token: string },
+  signal: AbortSignal,
 ): Promise<void> {
-  await resumeGuest(channel, machineIdentity(definition.name, id), options);
   const hook = definition.hooks.afterRestore;
   if (hook === null || definition.start === undefined) return;
   const http = new GuestHttp(channel, { port: definition.start.port, connections: 1 });
   try {
-    await runHook(http, hook, options);
+    await runHook(http, hook, { signal });
   } finally {
     await http.destroy();
   }
+}
+
+/** Each call answers the milliseconds since the last one. */
+function stopwatch(clock: Clock): () => number {
+  let from = clock.monotonic();
+  return () => {
+    const now = clock.monotonic();
+    const ms = now - from;
+    from = now;
+    return ms;
+  };
 }

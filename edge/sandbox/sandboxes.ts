@@ -1,10 +1,8 @@
 /** The node's half of sandboxes: the contract of `client/sandbox-port.ts` over machines, records and files. */
-import { createHmac, timingSafeEqual } from 'node:crypto';
 import {
   type CreatedSandbox,
   type CreateSandboxRequest,
   GatewayError,
-  isGatewayError,
   type NetworkChoice,
   type SandboxEvent,
   type SandboxId,
@@ -15,6 +13,7 @@ import {
 } from '../../sdk/index.ts';
 import type { SandboxEdge, SandboxFilter, SandboxOrigin, SandboxUse } from '../client/sandbox-port.ts';
 import type { Leftover } from '../vmm/port.ts';
+import { BaseCollection } from './base-collection.ts';
 import type { SandboxContext } from './context.ts';
 import { keepDeadlines } from './deadlines.ts';
 import { diffSnapshots } from './diff.ts';
@@ -25,13 +24,16 @@ import { fork } from './fork.ts';
 import type { LiveMachine } from './live-machine.ts';
 import { networkOf, setNetwork } from './network.ts';
 import { hostOomKills, NodePressure, type OomKills } from './node-pressure.ts';
-import { ProcessLog } from './process-log.ts';
-import { type EndedProcess, type Past, ProcessWatch } from './process-watch.ts';
+import { ProcessRecords } from './process-records.ts';
+import type { Past } from './process-watch.ts';
 import { type SandboxRecord, toSandboxInfo, toSnapshotInfo } from './record.ts';
 import { type RecoveryDeps, recover } from './recovery.ts';
+import { dropSnapshot } from './retention.ts';
 import { createSecretBox, type SecretBox } from './sealed-secrets.ts';
-import { dropSnapshot, findSnapshot, listSnapshots, rewind, takeSnapshot } from './snapshots.ts';
+import { findSnapshot, listSnapshots, rewind, takeSnapshot } from './snapshots.ts';
 import { pause, resume } from './suspension.ts';
+import { createTokens, type Tokens } from './token.ts';
+import { enter } from './use.ts';
 import { killedVerdict, machineVerdict } from './verdict.ts';
 
 export interface SandboxesDeps {
@@ -45,23 +47,19 @@ export interface SandboxesDeps {
   readonly oomKills?: OomKills | undefined;
 }
 
-/** How often a use looks again at a sandbox that changed between two looks. */
-const useAttempts = 5;
-
 type Signalled = { readonly signal: AbortSignal };
 
 export class Sandboxes implements SandboxEdge {
   readonly #deps: SandboxesDeps;
   readonly #context: SandboxContext;
   readonly #entries = new Map<string, Entry>();
-  readonly #processLog: ProcessLog;
+  readonly #processes: ProcessRecords;
+  readonly #bases: BaseCollection;
+  readonly #tokens: Tokens;
   readonly #secrets: SecretBox;
   readonly #pressure: NodePressure;
   #cancelSweep: () => void = () => {};
   #isClosed = false;
-  #making = 0;
-  #collecting: Promise<void> | null = null;
-  #isCollectDue = false;
 
   constructor(deps: SandboxesDeps) {
     this.#deps = deps;
@@ -69,10 +67,12 @@ export class Sandboxes implements SandboxEdge {
       ...deps.context,
       adopt: (record, live, past) => this.#adopt(record, live, past),
       watch: (entry, live, past) => this.#watch(entry, live, past),
-      collect: () => this.#collect(),
+      collect: () => this.#bases.collect(),
       rebase: (id, from, to) => this.#rebase(id, from, to),
     };
-    this.#processLog = new ProcessLog(deps.context);
+    this.#processes = new ProcessRecords(deps.context);
+    this.#bases = new BaseCollection(deps.context);
+    this.#tokens = createTokens(deps.secret);
     this.#secrets = createSecretBox(deps.secret);
     this.#pressure = new NodePressure(deps.oomKills ?? hostOomKills);
   }
@@ -96,7 +96,7 @@ export class Sandboxes implements SandboxEdge {
       await entry.live?.detach();
     }
     this.#entries.clear();
-    this.#processLog[Symbol.dispose]();
+    this.#processes[Symbol.dispose]();
   }
 
   create(
@@ -106,7 +106,7 @@ export class Sandboxes implements SandboxEdge {
   ): Promise<CreatedSandbox> {
     const rules = request.network;
     const own = network ?? (rules === undefined ? null : { kind: 'native' as const, rules });
-    return this.#make(() => this.#create(origin, request, { signal, network: own }));
+    return this.#bases.make(() => this.#create(origin, request, { signal, network: own }));
   }
 
   async #create(
@@ -200,14 +200,14 @@ export class Sandboxes implements SandboxEdge {
     options: Signalled & { readonly deadlineMs?: number },
   ): Promise<CreatedSandbox> {
     const entry = this.#require(id);
-    await this.#make(() => resume(this.#context, entry, options));
+    await this.#bases.make(() => resume(this.#context, entry, options));
     return this.#created(entry.record);
   }
 
   async fork(id: SandboxId, request: Parameters<SandboxEdge['fork']>[1], { signal }: Signalled) {
     const entry = this.#require(id);
     const show = (record: SandboxRecord) => this.#created(record);
-    return this.#make(() => fork(this.#context, entry, request, { signal, show }));
+    return this.#bases.make(() => fork(this.#context, entry, request, { signal, show }));
   }
 
   async snapshot(
@@ -220,7 +220,7 @@ export class Sandboxes implements SandboxEdge {
 
   async rewind(id: SandboxId, snapshot: string, { signal }: Signalled): Promise<SandboxInfo> {
     const entry = this.#require(id);
-    await this.#make(() => rewind(this.#context, entry, snapshot, signal));
+    await this.#bases.make(() => rewind(this.#context, entry, snapshot, signal));
     return this.#info(entry.record);
   }
 
@@ -239,7 +239,7 @@ export class Sandboxes implements SandboxEdge {
   }
 
   async diff(from: string, to: string, { signal }: Signalled) {
-    return this.#make(() => diffSnapshots(this.#context, from, to, signal));
+    return this.#bases.make(() => diffSnapshots(this.#context, from, to, signal));
   }
 
   events(options: Parameters<SandboxEdge['events']>[0]): AsyncIterable<SandboxEvent> {
@@ -247,42 +247,12 @@ export class Sandboxes implements SandboxEdge {
   }
 
   async use(id: SandboxId, { signal }: Signalled): Promise<SandboxUse> {
-    const entry = this.#require(id);
-    for (let attempt = 0; attempt < useAttempts; attempt++) {
-      if (entry.state === 'paused' && !entry.isBusy) await this.#wake(entry, signal);
-      const use = await entry.gate.enter(signal);
-      const { live } = entry;
-      if (live === null) {
-        use.release();
-        entry.requireAlive();
-        continue;
-      }
-      return {
-        machine: live.id,
-        sandbox: this.#info(entry.record),
-        channel: live.channel,
-        signal: use.signal,
-        env: { ...entry.record.origin.definition.env, ...entry.record.env, ...entry.secrets },
-        tunnel: (port) => live.channel.tunnel(port, { signal: AbortSignal.any([signal, use.signal]) }),
-        [Symbol.dispose]: () => use.release(),
-      };
-    }
-    throw new GatewayError('version_unavailable', 'the sandbox is being paused and resumed', {
-      component: 'edge',
-      retryAfterSeconds: 1,
-    });
-  }
-
-  /** Of several that come at once, one resumes it and the others wait at the gate. */
-  async #wake(entry: Entry, signal: AbortSignal): Promise<void> {
-    if (!entry.record.autoResume)
-      throw new GatewayError('conflict', `sandbox ${entry.record.id} is paused`, { component: 'edge' });
-    // Whoever goes away must not stop it for the others.
-    const { signal: unbound } = new AbortController();
-    await this.#make(() => resume(this.#context, entry, { signal: unbound })).catch((error: unknown) => {
-      if (!isGatewayError(error, 'conflict')) throw error;
-    });
-    signal.throwIfAborted();
+    const deps = {
+      info: (entry: Entry) => this.#info(entry.record),
+      resume: (entry: Entry, options: Signalled) =>
+        this.#bases.make(() => resume(this.#context, entry, options)),
+    };
+    return enter(deps, this.#require(id), signal);
   }
 
   async network(id: SandboxId): Promise<SandboxNetwork> {
@@ -298,13 +268,7 @@ export class Sandboxes implements SandboxEdge {
   }
 
   async isToken(id: SandboxId, token: string): Promise<boolean> {
-    const expected = Buffer.from(this.#tokenOf(id));
-    const given = Buffer.from(token);
-    return given.length === expected.length && timingSafeEqual(given, expected) && this.#entries.has(id);
-  }
-
-  #tokenOf(id: string): string {
-    return createHmac('sha256', this.#deps.secret).update(`sandbox ${id}`).digest('hex').slice(0, 40);
+    return this.#tokens.isOf(id, token) && this.#entries.has(id);
   }
 
   #info(record: SandboxRecord): SandboxInfo {
@@ -312,7 +276,7 @@ export class Sandboxes implements SandboxEdge {
   }
 
   #created(record: SandboxRecord): CreatedSandbox {
-    return { ...this.#info(record), token: this.#tokenOf(record.id) };
+    return { ...this.#info(record), token: this.#tokens.of(record.id) };
   }
 
   #requireOpen(): void {
@@ -356,7 +320,7 @@ export class Sandboxes implements SandboxEdge {
 
   #watch(entry: Entry, live: LiveMachine, past: Past['kind']): void {
     this.#context.onServing(live.id);
-    this.#watchProcesses(entry, live, past);
+    this.#processes.watch(entry, live, past);
     void live.gone.then(async ({ exit }) => {
       // Whatever is being done notices by itself, and undoes or completes it.
       await entry.settled();
@@ -366,41 +330,13 @@ export class Sandboxes implements SandboxEdge {
     });
   }
 
-  #watchProcesses(entry: Entry, live: LiveMachine, kind: Past['kind']): void {
-    const { clock, store } = this.#context;
-    const { id } = entry.record;
-    const before = entry.processes;
-    before?.[Symbol.dispose]();
-    // Those of a machine that was rewound are gone with it.
-    if (kind === 'copied') this.#noteAll(entry, killedVerdict(clock.now(), 'the sandbox was rewound'));
-    this.#processLog.flush();
-    const told = new Set([...store.endedProcesses(id), ...entry.record.endedBefore]);
-    const onEndedBefore = (keys: readonly string[]) => {
-      if (keys.length > 0 && entry.state !== 'ended') entry.update({ endedBefore: [...keys] });
-    };
-    const past: Past =
-      kind === 'missed' ? { kind, told } : kind === 'copied' ? { kind, onEndedBefore } : { kind };
-    const onEnded = (ended: EndedProcess) => {
-      if (entry.processes === watch) this.#processLog.note(id, ended);
-    };
-    const watch = new ProcessWatch(live.channel, { clock, onEnded }, past);
-    entry.processes = watch;
-  }
-
-  #noteAll(entry: Entry, termination: Termination): void {
-    for (const process of entry.processes?.running ?? [])
-      this.#processLog.note(entry.record.id, { ...process, exitCode: null, signal: null, termination });
-  }
-
   /** The record first: what is left of the machine after a crash belongs to nobody then, and the next edge removes it. */
   async #end(entry: Entry, termination: Termination): Promise<void> {
     entry.ending.abort(ended(entry.record.id, termination));
     await entry.settled();
     if (entry.state === 'ended') return;
     const { pausedAs } = entry.record;
-    this.#noteAll(entry, termination);
-    this.#processLog.flush();
-    entry.processes?.[Symbol.dispose]();
+    this.#processes.end(entry, termination);
     entry.update(
       { state: 'ended', termination, machine: null, pausedAs: null, sealedSecrets: null },
       { type: 'ended', data: { termination } },
@@ -416,7 +352,7 @@ export class Sandboxes implements SandboxEdge {
     } catch (err) {
       this.#context.log.error({ err, 'sandbox.id': entry.record.id }, 'left behind by a sandbox');
     }
-    await this.#collect();
+    await this.#bases.collect();
   }
 
   #rebase(id: string, from: string, to: string | null): void {
@@ -424,37 +360,6 @@ export class Sandboxes implements SandboxEdge {
     if (entry !== undefined) return void (entry.record.basis === from && entry.update({ basis: to }));
     const record = this.#context.store.sandbox(id);
     if (record !== undefined) this.#context.store.apply({ sandboxes: [{ ...record, basis: to }] });
-  }
-
-  /**
-   * Removes bases that nobody stands on any more; later, while machines are being made, which stand on some that no record
-   * names yet.
-   */
-  async #collect(): Promise<void> {
-    this.#isCollectDue = true;
-    if (this.#making > 0 || this.#collecting !== null) return;
-    this.#isCollectDue = false;
-    const { store, bases } = this.#context;
-    const alive = store.sandboxes().filter(({ state }) => state !== 'ended');
-    this.#collecting = bases
-      .sweep(new Set([...alive, ...store.snapshots()].map(({ base }) => base)))
-      .catch((err: unknown) => this.#context.log.error({ err }, 'bases left behind'))
-      .finally(() => {
-        this.#collecting = null;
-      });
-    await this.#collecting;
-  }
-
-  /** Makes machines, with nothing that they stand on being removed meanwhile. */
-  async #make<T>(work: () => Promise<T>): Promise<T> {
-    this.#making += 1;
-    try {
-      await this.#collecting;
-      return await work();
-    } finally {
-      this.#making -= 1;
-      if (this.#isCollectDue) await this.#collect();
-    }
   }
 
   #scheduleSweep(): void {

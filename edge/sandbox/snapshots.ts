@@ -9,8 +9,10 @@ import {
 import type { SandboxContext } from './context.ts';
 import type { Entry } from './entry.ts';
 import { takeRunning } from './fork.ts';
+import { foldDeepDisk } from './layers.ts';
 import { lend } from './lending.ts';
 import { type SnapshotRecord, toSnapshotInfo } from './record.ts';
+import { retain } from './retention.ts';
 
 /** By id, or by name with or without `snapshot:` in front. Throws `version_not_found`. */
 export function findSnapshot(context: Pick<SandboxContext, 'store'>, text: string): SnapshotRecord {
@@ -70,41 +72,6 @@ export async function takeSnapshot(
   return toSnapshotInfo(record);
 }
 
-/** Drops what is too much: of one sandbox by number, of the node by bytes. Never the newest one, nor a pinned one. */
-async function retain(context: SandboxContext, newest: SnapshotRecord): Promise<void> {
-  const { snapshotsPerSandbox, snapshotBytes } = context.options;
-  const removable = (snapshot: SnapshotRecord) => !snapshot.isPinned && snapshot.id !== newest.id;
-  const all = context.store
-    .snapshots()
-    .filter(({ kind }) => kind === 'user')
-    .sort((a, b) => a.createdAt - b.createdAt);
-  const own = all.filter(({ sandbox, isPinned }) => sandbox === newest.sandbox && !isPinned);
-  const tooMany = own.slice(0, Math.max(0, own.length - snapshotsPerSandbox)).filter(removable);
-  const gone = new Set(tooMany);
-  let bytes = all.reduce((sum, one) => sum + (gone.has(one) ? 0 : one.bytes), 0);
-  for (const one of all) {
-    if (bytes <= snapshotBytes) break;
-    if (gone.has(one) || !removable(one)) continue;
-    gone.add(one);
-    bytes -= one.bytes;
-  }
-  for (const one of gone) await dropSnapshot(context, one);
-}
-
-/** Its children in the tree become children of its parent; sandboxes made from it are not touched. */
-export async function dropSnapshot(context: SandboxContext, snapshot: SnapshotRecord): Promise<void> {
-  const { files, store } = context;
-  const heirs = store.snapshots().filter(({ parent }) => parent === snapshot.id);
-  const bases = store.sandboxes().filter(({ basis }) => basis === snapshot.id);
-  for (const { id } of bases) context.rebase(id, snapshot.id, snapshot.parent);
-  store.apply({
-    removedSnapshots: [snapshot.id],
-    snapshots: heirs.map((heir) => ({ ...heir, parent: snapshot.parent })),
-  });
-  await files.remove(snapshot.id);
-  await context.collect();
-}
-
 /**
  * Puts a sandbox back to one of its snapshots: a new machine is made first, so that nothing is lost when that fails.
  * @throws GatewayError `version_not_found`, `conflict` (another sandbox's, or in transition), `snapshot_corrupt` …
@@ -151,6 +118,7 @@ export async function rewind(
       }
       entry.live = live;
       context.watch(entry, live, 'copied');
+      foldDeepDisk(context, live, lent.files.layers.length, 'copied');
     } catch (error) {
       if (context.store.sandbox(entry.record.id)?.state === 'rewinding')
         entry.settle('running', 'rewind', error);

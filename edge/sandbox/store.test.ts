@@ -4,39 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { SandboxEvent } from '../../sdk/index.ts';
-import { parseDefinition } from '../../templates/index.ts';
 import { readEvents } from './event-stream.ts';
-import type { SandboxRecord, SnapshotRecord } from './record.ts';
 import { openSandboxStore } from './store.ts';
+import { idOf as id, sandboxRecord as sandbox, snapshotRecord } from './testing/records.ts';
 
-const origin = {
-  template: 'a',
-  version: 'v1',
-  digest: `sha256:${'0'.repeat(64)}`,
-  definition: parseDefinition({ name: 'a', image: {} }),
-  shape: { vcpus: 1, memoryMiB: 256, diskMiB: 512, rootPath: '/root' },
-};
-const id = (letter: string) => letter.repeat(20);
-const sandbox = (letter: string, changes: Partial<SandboxRecord> = {}): SandboxRecord => ({
-  ...{ id: id(letter), origin, base: '1-2', state: 'running', createdAt: 1, startedAt: 1, deadlineMs: 5 },
-  ...{ deadlineAt: 6, generation: 1, onTimeout: 'kill', autoResume: false, metadata: {}, env: {} },
-  ...{
-    secretNames: [],
-    sealedSecrets: null,
-    endedBefore: [],
-    parent: null,
-    basis: null,
-    start: 'ready',
-    termination: null,
-    machine: null,
-  },
-  ...{ pausedAs: null, network: null },
-  ...changes,
-});
-const snapshot = (letter: string, name: string | null): SnapshotRecord => ({
-  ...{ id: id(letter), kind: 'user', name, sandbox: id('a'), origin, base: '1-2', parent: null },
-  ...{ createdAt: 1, isPinned: false, bytes: 10, network: null },
-});
+const snapshot = (letter: string, name: string | null) => snapshotRecord(letter, { name });
 const event = (letter: string) => ({ sandbox: id(letter), type: 'created' as const, data: {} });
 
 describe('the store of sandboxes', () => {

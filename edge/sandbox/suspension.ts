@@ -4,7 +4,7 @@ import { capture } from './capture.ts';
 import { stepClock } from './clock-step.ts';
 import type { SandboxContext } from './context.ts';
 import type { Entry } from './entry.ts';
-import { maxDiskLayers } from './fork.ts';
+import { foldDeepDisk } from './layers.ts';
 import { lend } from './lending.ts';
 import type { SnapshotRecord } from './record.ts';
 
@@ -130,7 +130,7 @@ export async function resume(
             generation: entry.record.generation + 1,
             start: 'resumed',
           },
-          { type: 'resumed', data: { machine: live.id } },
+          { type: 'resumed', data: { machine: live.id, ...live.parts } },
           { removedSnapshots: [pausedAs] },
         );
       } catch (error) {
@@ -147,11 +147,7 @@ export async function resume(
     }
     await context.step('resume.committed');
     entry.gate.open();
-    // Rounds of pause and resume add a layer each.
-    if (layers > maxDiskLayers)
-      entry.live?.foldDisk((err) =>
-        context.log.warn({ err, 'sandbox.id': entry.record.id }, 'disk not folded'),
-      );
+    if (entry.live !== null) foldDeepDisk(context, entry.live, layers, 'captured');
     await files.remove(pausedAs);
   });
 }

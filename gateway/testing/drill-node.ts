@@ -1,28 +1,17 @@
 /** A whole node on real guests for end-to-end tests: its own data directory, the checkout's guest images, one published template. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { vmmsOf } from '../../edge/sandbox/testing/sandbox-node.ts';
+import { leaksOf, makeDataDirectory, vmmsOf } from '../../edge/sandbox/testing/data-directory.ts';
 import { type AdminClient, createAdminClient, type PublishEvent } from '../../sdk/index.ts';
 import { packTemplate, parseDefinition } from '../../templates/index.ts';
 import { up } from '../up.ts';
 
-export { vmmsOf };
+export { leaksOf, makeDataDirectory, vmmsOf };
 
 const root = join(import.meta.dirname, '../..');
 export const drillFolder = join(import.meta.dirname, 'drill');
-
-/** A fresh data directory that shares images and scratch disks with `npm start`, since making those takes minutes. */
-export async function makeDataDirectory(): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'sg-'));
-  for (const name of ['images', 'cache']) {
-    await mkdir(join(root, '.snapgate', name), { recursive: true });
-    await symlink(join(root, '.snapgate', name), join(directory, name));
-  }
-  return directory;
-}
 
 export interface DrillNode extends AsyncDisposable {
   readonly url: string;
@@ -67,24 +56,6 @@ export async function publishDrill(
     last = event;
   if (last?.type !== 'result') throw new Error(`publishing ended with ${JSON.stringify(last)}`);
   return last;
-}
-
-/** Everything a machine may leave: processes, directories with sockets and overlays, mounts. Empty when nothing is left. */
-export async function leaksOf(dataDirectory: string): Promise<string[]> {
-  const mounts = (await readFile('/proc/mounts', 'utf8'))
-    .split('\n')
-    .filter((line) => line.includes(dataDirectory));
-  const machines = await readdir(join(dataDirectory, 'machines')).catch(() => []);
-  const versions = (await readdir(join(dataDirectory, 'versions')).catch(() => [])).filter((name) =>
-    name.startsWith('.'),
-  );
-  const pids = await vmmsOf(dataDirectory);
-  return [
-    ...mounts,
-    ...machines.map((name) => `machines/${name}`),
-    ...versions.map((name) => `versions/${name}`),
-    ...pids.map((pid) => `vmm ${pid}`),
-  ];
 }
 
 /** `snapgate up` in a process of its own, to be killed. Resolves when it serves. */

@@ -1,7 +1,7 @@
 /** A node with one published template for the guest tests of sandboxes: its own data directory, the checkout's guest images. */
-import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import pino from 'pino';
 import {
@@ -19,19 +19,12 @@ import type { Edge } from '../../edge.ts';
 import type { SandboxChannel } from '../../guest/index.ts';
 import { GuestHttp } from '../../machine/guest-http.ts';
 import { openEdge } from '../../main.ts';
+import { keepVersions, leaksOf, makeDataDirectory, takeVersions, vmmsOf } from './data-directory.ts';
 
-const root = join(import.meta.dirname, '../../..');
-const templateFolder = join(import.meta.dirname, 'template');
+export { leaksOf, makeDataDirectory, vmmsOf };
 
-/** A fresh data directory that shares guest images with `npm start`, since making those takes minutes. */
-export async function makeDataDirectory(): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'sg-'));
-  for (const name of ['images', 'cache']) {
-    await mkdir(join(root, '.snapgate', name), { recursive: true });
-    await symlink(join(root, '.snapgate', name), join(directory, name));
-  }
-  return directory;
-}
+/** A template that tells what its memory and disk hold. */
+const continuity = join(import.meta.dirname, 'template');
 
 /** What the template's server says about itself. */
 export interface Said {
@@ -40,6 +33,8 @@ export interface Said {
   readonly lines: number;
   readonly blob: string;
   readonly random: number;
+  /** Of the Node example. */
+  readonly bytes?: string;
   readonly uuid: string;
   readonly urandom: string;
   readonly kernelUuid: string;
@@ -59,15 +54,23 @@ export interface SandboxNode {
 
 export const anyTime = () => AbortSignal.timeout(120_000);
 
-/** Opens the edge of a directory; publishes the template on the first start. */
+/** Opens the edge of a directory; publishes the template on the first start, unless another test file has done that. */
 export async function openNode(
   dataDirectory: string,
   options: {
     readonly step?: (name: string) => void | Promise<void>;
     readonly config?: Partial<EdgeConfig>;
     readonly digest?: VersionDigest;
+    /** Folder of the template; default: one that tells what its memory and disk hold. */
+    readonly template?: string;
+    /** Shares no version with others: its directory is on another filesystem. */
+    readonly isAlone?: boolean;
   } = {},
 ): Promise<SandboxNode> {
+  const folder = options.template ?? continuity;
+  const definition = parseDefinition(JSON.parse(await readFile(join(folder, 'template.json'), 'utf8')));
+  const isShared = options.digest === undefined && options.isAlone !== true;
+  if (isShared) await takeVersions(dataDirectory, definition.name);
   const log = pino({ level: process.env.SANDBOX_TEST_LOG ?? 'fatal' });
   const edge = await openEdge(
     {
@@ -79,8 +82,9 @@ export async function openNode(
     { dataDirectory, accelerator: 'tcg', ...options.config },
   );
   try {
-    const digest = options.digest ?? (await publish(edge));
-    const served = { digest, template: 'continuity' as TemplateName, version: 'v1' };
+    const digest = options.digest ?? (await publish(edge, await packTemplate(folder, definition)));
+    if (isShared) await keepVersions(dataDirectory, definition.name);
+    const served = { digest, template: definition.name as TemplateName, version: 'v1' };
     const [set] = await edge.setServing([served]);
     if (set?.error != null) throw new Error(set.error);
     return toNode(edge, { kind: 'version', ...served });
@@ -90,11 +94,7 @@ export async function openNode(
   }
 }
 
-async function publish(edge: Edge): Promise<VersionDigest> {
-  const definition = parseDefinition(
-    JSON.parse(await readFile(join(templateFolder, 'template.json'), 'utf8')),
-  );
-  const archive = await packTemplate(templateFolder, definition);
+async function publish(edge: Edge, archive: Readable): Promise<VersionDigest> {
   for await (const event of edge.build(archive, { signal: AbortSignal.timeout(300_000) }))
     if (event.type === 'built') return event.facts.digest as VersionDigest;
   throw new Error('the build ended without a result');
@@ -133,28 +133,6 @@ function toNode(edge: Edge, origin: SandboxNode['origin']): SandboxNode {
         return output.trim();
       }),
   };
-}
-
-/** VMMs whose files lie in this data directory, found without help from the product. */
-export async function vmmsOf(dataDirectory: string): Promise<number[]> {
-  const pids: number[] = [];
-  for (const name of await readdir('/proc')) {
-    if (!/^\d+$/.test(name)) continue;
-    const [command, cwd] = await Promise.all([
-      readFile(`/proc/${name}/cmdline`, 'utf8').catch(() => ''),
-      readlink(`/proc/${name}/cwd`).catch(() => ''),
-    ]);
-    if (command.includes('qemu-system') && cwd.startsWith(dataDirectory)) pids.push(Number(name));
-  }
-  return pids;
-}
-
-/** What sandboxes and machines leave behind; empty when nothing is left. */
-export async function leaksOf(dataDirectory: string): Promise<string[]> {
-  const list = async (name: string) =>
-    (await readdir(join(dataDirectory, name)).catch(() => [])).map((entry) => `${name}/${entry}`);
-  const pids = (await vmmsOf(dataDirectory)).map((pid) => `vmm ${pid}`);
-  return [...(await list('machines')), ...(await list('snapshots')), ...(await list('bases')), ...pids];
 }
 
 /** Ends the edge and removes its directory; what is left of machines ends with it and is answered. */

@@ -1,7 +1,7 @@
 /** Decides between KVM and emulation, says why in a sentence, and remembers it for as long as nothing changed. */
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { z } from '@hono/zod-openapi';
+import { z } from 'zod';
 import type { AcceleratorVerdict } from '../port.ts';
 import type { HostFacts } from './host-facts.ts';
 

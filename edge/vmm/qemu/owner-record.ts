@@ -3,7 +3,7 @@
  * process yet) and again with the process, so that whatever instant an edge dies at, the next one finds all there is.
  */
 import { readFile, rename, writeFile } from 'node:fs/promises';
-import { z } from '@hono/zod-openapi';
+import { z } from 'zod';
 import { GatewayError, isMachineId } from '../../../sdk/index.ts';
 
 const ownerRecordSchema = z.strictObject({

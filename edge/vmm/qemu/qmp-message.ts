@@ -1,5 +1,5 @@
 /** What travels over QMP (QEMU's `docs/interop/qmp-spec.txt` and QAPI schema), as far as this driver speaks it. */
-import { z } from '@hono/zod-openapi';
+import { z } from 'zod';
 
 /** Every run state of QEMU's QAPI enum `RunState`. */
 const runStates = [

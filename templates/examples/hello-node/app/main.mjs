@@ -1,7 +1,11 @@
 // An HTTP service that does its slow work once, before the snapshot: every machine wakes up with it done.
+import { randomBytes, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { hostname } from 'node:os';
-import { createGenerator, kernelUuid } from './randomness.mjs';
+import { reseed, useKernelRandomness } from './randomness.mjs';
+
+// Before anything is drawn: see there why `node:crypto` alone would repeat itself.
+useKernelRandomness();
 
 const port = 8000;
 const greeting = process.env.GREETING ?? 'hello';
@@ -13,14 +17,13 @@ for (let number = 0; number < 50_000; number += 1) table.set(`word-${number}`, n
 
 // What changes while the service runs. Part of the snapshot like all memory, so it goes on from there.
 let counter = 0;
-let instance = kernelUuid();
-let random = createGenerator();
+let instance = randomUUID();
 
-// Called after every restore: all machines of a template wake up with the same memory, so whatever was drawn before the
+// Called after every restore and in every fork: all machines of a template wake up with the same memory, so whatever was drawn before the
 // snapshot, and every generator seeded before it, is the same in each of them.
 function becomeUnique() {
-  instance = kernelUuid();
-  random = createGenerator();
+  instance = randomUUID();
+  reseed();
 }
 
 function hello() {
@@ -33,8 +36,9 @@ function hello() {
     startedAt: startedAt.toISOString(),
     host: hostname(),
     instance,
-    random: random(),
-    uuid: kernelUuid(),
+    random: Math.random(),
+    uuid: randomUUID(),
+    bytes: randomBytes(16).toString('hex'),
   };
 }
 

@@ -2,6 +2,7 @@
 import hashlib, http.server, json, os, random, time, uuid
 
 counter = 0
+is_hook_broken = False
 blob = bytearray()
 journal = open('/root/journal', 'ab', buffering=0)
 
@@ -14,11 +15,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self):
-        global counter, blob
+        global counter, blob, is_hook_broken
         path, _, query = self.path.partition('?')
         answer = {}
         if path == '/restored':
+            if is_hook_broken:
+                return self.send_error(500, 'no randomness')
             random.seed(os.urandom(32))
+        elif path == '/break-hook':
+            is_hook_broken = True
         elif path == '/count':
             counter += 1
             # Not synced: it is in the page cache of the guest, and nowhere else yet.
