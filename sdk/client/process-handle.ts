@@ -97,7 +97,7 @@ export class ProcessHandle {
 
   /** Tells its terminal a new size, in characters. */
   resize(size: TerminalSize, call: Calling = {}): Promise<void> {
-    return this.#calls.tell(`${this.#path}/resize`, size, call);
+    return withRetries(() => this.#calls.tell(`${this.#path}/resize`, size, call), call);
   }
 
   #send(bytes: Uint8Array, isLast: boolean, call: Calling): Promise<void> {

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { after, before, test } from 'node:test';
-import type { SandboxId } from '../../../sdk/index.ts';
+import { isGatewayError, type SandboxId } from '../../../sdk/index.ts';
 import { type SandboxHarness, startSandboxHarness } from '../../testing/sandbox-harness.ts';
 import { runCli } from '../cli.ts';
 import { makeContext, run, type Setting, temporaryDirectory } from '../testing/terminal.ts';
+import { componentsBelow } from './copy-tree.ts';
 
 let h: SandboxHarness;
 let env: Record<string, string>;
@@ -52,6 +53,44 @@ test('cp takes a file in and out, and cannot copy between two places of one kind
   await sandbox(context, ['cp', '-', `${id}:${inside}/piped`], { stdin: 'piped' });
   assert.equal((await sandbox(context, ['cp', `${id}:${inside}/piped`, '-'])).stdout, 'piped');
   assert.equal((await sandbox(context, ['cp', 'a', 'b'], setting)).code, 2);
+});
+
+test('cp takes a folder in and out with its permissions, and leaves links and special files out', async (context) => {
+  const id = await create(context);
+  const inside = await h.sandboxes.directoryOf(id as SandboxId);
+  const workingDirectory = await temporaryDirectory(context);
+  const setting = { workingDirectory };
+  const here = (path: string) => join(workingDirectory, path);
+  await mkdir(here('tree/deep/er'), { recursive: true });
+  await writeFile(here('tree/run.sh'), '#!/bin/sh', { mode: 0o755 });
+  await writeFile(here('tree/deep/er/grün 猫'), 'x'.repeat(300_000));
+  await symlink('/etc/passwd', here('tree/link'));
+  const into = await sandbox(context, ['cp', 'tree', `${id}:${inside}`], setting);
+  assert.deepEqual([into.code, into.stderr], [0, `left out ${here('tree/link')}: a symbolic link\n`]);
+  assert.equal((await stat(`${inside}/tree/run.sh`)).mode & 0o777, 0o755);
+  await symlink('/etc', `${inside}/tree/out`);
+  const out = await sandbox(context, ['cp', `${id}:${inside}/tree`, 'copied'], setting);
+  assert.deepEqual([out.code, out.stderr], [0, `left out ${inside}/tree/out: a symlink\n`]);
+  assert.deepEqual((await readdir(here('copied'), { recursive: true })).sort(), [
+    'deep',
+    'deep/er',
+    'deep/er/grün 猫',
+    'run.sh',
+  ]);
+  assert.equal((await stat(here('copied/run.sh'))).mode & 0o777, 0o755);
+  // One that is there takes it in.
+  await sandbox(context, ['cp', `${id}:${inside}/tree/deep`, 'copied'], setting);
+  assert.equal((await readFile(here('copied/deep/er/grün 猫'), 'utf8')).length, 300_000);
+});
+
+test('no entry that a sandbox names leads out of the folder it is copied to', () => {
+  assert.deepEqual(componentsBelow('/a', '/a/b/c'), ['b', 'c']);
+  assert.deepEqual(componentsBelow('/', '/b'), ['b']);
+  for (const path of ['/a', '/a/', '/ab', '/a/../b', '/a/./b', '/a//b', 'b', '/a/b\0'])
+    assert.throws(
+      () => componentsBelow('/a', path),
+      (error) => isGatewayError(error, 'guest_unreachable'),
+    );
 });
 
 async function inDrawnOrder(context: Context, ...ids: string[]): Promise<string[]> {
