@@ -122,6 +122,13 @@ export const commandEntries: readonly CommandEntry[] = [
     load: async (deps) => (await import('./ps.ts')).psCommand(await connected(deps)),
   },
   {
+    name: 'top',
+    summary: 'watch pools, machines and rates',
+    group: look,
+    remote: 'all',
+    load: async (deps) => (await import('./top.ts')).topCommand(await connected(deps)),
+  },
+  {
     name: 'logs',
     summary: 'show what a function printed',
     group: look,

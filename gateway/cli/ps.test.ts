@@ -73,5 +73,5 @@ test('ps --pools keeps a failure reported by a guest on its own line and spells 
 test('ps --nodes says plainly that emulation is not a tenant boundary', async (context) => {
   const { env } = await fakeGateway(context, { 'GET /v1/nodes': { items: [node] } });
   const { stdout } = await run(context, ['ps', '--nodes'], { env });
-  assert.match(stdout, /abcd +ready +2h +3\/64 +2 +tcg \(not a tenant boundary\) +the probe boot/);
+  assert.match(stdout, /abcd +ready +2h +3\/64 +2 +- +- +tcg \(not a tenant boundary\) +the probe boot/);
 });

@@ -38,7 +38,8 @@ export function psCommand({ context, client }: Deps): Command {
     });
 }
 
-const machineColumns = (now: number): readonly Column<MachineInfo>[] => [
+/** Columns of machines, as of `now`, epoch milliseconds. */
+export const machineColumns = (now: number): readonly Column<MachineInfo>[] => [
   { title: 'MACHINE', cell: ({ id }) => id },
   { title: 'TEMPLATE', cell: ({ template, version }) => `${template}@${version}` },
   { title: 'STATE', cell: ({ state }) => state },
@@ -74,7 +75,8 @@ const poolColumns: readonly Column<PoolInfo>[] = [
   { title: 'LAST FAILURE', cell: ({ lastFailure }) => (lastFailure ?? '-').slice(0, 80) },
 ];
 
-const nodeColumns = (now: number): readonly Column<NodeInfo>[] => [
+/** Columns of nodes, as of `now`, epoch milliseconds. */
+export const nodeColumns = (now: number): readonly Column<NodeInfo>[] => [
   { title: 'NODE', cell: ({ id }) => id },
   {
     title: 'STATE',
@@ -83,6 +85,8 @@ const nodeColumns = (now: number): readonly Column<NodeInfo>[] => [
   { title: 'UP', cell: ({ startedAt }) => formatAge(now - startedAt), align: 'right' },
   { title: 'MACHINES', cell: ({ machines, maxMachines }) => `${machines}/${maxMachines}`, align: 'right' },
   { title: 'VERSIONS', cell: ({ versions }) => versions, align: 'right' },
+  { title: 'DISK', cell: ({ disk }) => (disk == null ? '-' : formatBytes(disk.usedBytes)), align: 'right' },
+  { title: 'FREE', cell: ({ disk }) => (disk == null ? '-' : formatBytes(disk.freeBytes)), align: 'right' },
   {
     title: 'ACCELERATOR',
     cell: ({ accelerator, isTenantBoundary }) =>
