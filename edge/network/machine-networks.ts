@@ -97,6 +97,7 @@ export function createMachineNetworks(
 ): MachineNetworks {
   const log = new RefusalLog();
   const entries = new Map<MachineId, Entry>();
+  const leaving = new Map<MachineId, Promise<void>>();
   let kept: number[] = [];
   let opened: Promise<SlotPool> | null = null;
   let pool: SlotPool | null = null;
@@ -150,6 +151,14 @@ export function createMachineNetworks(
     entry.last = next.catch(() => {});
     return next;
   };
+
+  async function giveBack(entry: Entry): Promise<void> {
+    await entry.last;
+    // What it was refused last is worth knowing when it has just failed.
+    await entry.session?.lookAtKernel().catch(() => {});
+    await entry.session?.[Symbol.asyncDispose]();
+    await pool?.release(entry.slot);
+  }
 
   return {
     requireSupport,
@@ -211,15 +220,13 @@ export function createMachineNetworks(
       });
     },
     hasCard: (machine) => entries.has(machine),
-    async detach(machine) {
+    detach(machine) {
       const entry = entries.get(machine);
-      if (entry === undefined) return;
+      if (entry === undefined) return leaving.get(machine) ?? Promise.resolve();
       entries.delete(machine);
-      await entry.last;
-      // What it was refused last is worth knowing when it has just failed.
-      await entry.session?.lookAtKernel().catch(() => {});
-      await entry.session?.[Symbol.asyncDispose]();
-      await pool?.release(entry.slot);
+      const done = giveBack(entry).finally(() => leaving.delete(machine));
+      leaving.set(machine, done);
+      return done;
     },
     async refusals(filter, tail) {
       await look();
@@ -239,6 +246,7 @@ export function createMachineNetworks(
         slots?.leave(entry.slot);
       }
       entries.clear();
+      await Promise.allSettled(leaving.values());
       await slots?.[Symbol.asyncDispose]();
     },
   };

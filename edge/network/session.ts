@@ -220,9 +220,16 @@ export async function openNetworkSession(
       return rules;
     },
     async replace(next) {
+      const before = rules;
       rules = next;
       dropOldPins();
-      await slot.apply(next, [...pins.values()].flatMap(pinsOf));
+      try {
+        await slot.apply(next, [...pins.values()].flatMap(pinsOf));
+      } catch (error) {
+        // The kernel still has the old ones.
+        rules = before;
+        throw error;
+      }
       inspector.reconsider();
     },
     lookAtKernel,

@@ -37,7 +37,7 @@ export const inheritedFiles = {
 } as const;
 
 /** The same in every clone: the slot behind the tap makes the difference. Also in `guestLink` of `edge/network/slot/layout.ts`. */
-export const networkCardMac = '02:73:6e:61:70:02';
+const networkCardMac = '02:73:6e:61:70:02';
 
 /** The path that only the mapping shim can open; without the shim QEMU does not start. */
 export const shimMemoryName = '/dev/null/snapgate-memory';
