@@ -18,8 +18,9 @@ describe('the life of sandboxes with real guests', () => {
   let node: SandboxNode;
   before(async () => {
     directory = await makeDataDirectory();
-    node = await openNode(directory);
+    node = await openNode(directory, { step: (name) => onStep(name) });
   });
+  let onStep = (_name: string): void => {};
   after(async () => {
     for (const { id } of await node.edge.sandboxes.list({})) await node.edge.sandboxes.kill(id as SandboxId);
     assert.deepEqual(
@@ -91,7 +92,7 @@ describe('the life of sandboxes with real guests', () => {
     const left = await vmmsOf(directory);
     assert.equal(left.length, 1, 'the running one, and nothing else');
     assert.ok(pids.includes(left[0] ?? 0));
-    node = await openNode(directory, { digest: node.origin.digest });
+    node = await openNode(directory, { digest: node.origin.digest, step: (name) => onStep(name) });
     const found = await edge().get(idOf(running));
     assert.deepEqual(
       [found.state, found.metadata, found.deadlineAt],
@@ -232,6 +233,22 @@ describe('the life of sandboxes with real guests', () => {
     assert.equal((await edge().get(idOf(renewed))).state, 'running');
     await edge().kill(idOf(renewed));
     await edge().kill(idOf(paused));
+  });
+
+  test('a deadline that is renewed while it pauses does not, up to the moment that the pause is written down', async () => {
+    const sandbox = await node.create({ deadlineMs: 1000, onTimeout: 'pause' });
+    const id = idOf(sandbox);
+    const renewed = Promise.withResolvers<SandboxInfo>();
+    onStep = (name) => {
+      if (name !== 'pause.published') return;
+      onStep = () => {};
+      edge().setDeadline(id, 600_000, { onlyExtend: false }).then(renewed.resolve, renewed.reject);
+    };
+    assert.ok((await renewed.promise).generation > sandbox.generation);
+    while (!(await eventsOf(id)).some(({ type }) => type === 'settled')) await sleep(20);
+    assert.equal((await edge().get(id)).state, 'running');
+    assert.equal((await node.ask(id, '/count')).counter, 1);
+    await edge().kill(id);
   });
 
   test('a guest that panics ended by its own doing, a VMM that was killed did not', async () => {

@@ -45,6 +45,8 @@ export async function pause(context: SandboxContext, entry: Entry, signal: Abort
           { signal: inner },
         );
         await context.step('pause.published');
+        // Whoever renewed its deadline or ended it until now has it running.
+        inner.throwIfAborted();
         entry.update(
           { state: 'paused', machine: null, pausedAs: id },
           { type: 'paused', data: { bytes, ...captured.timing } },

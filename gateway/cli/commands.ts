@@ -136,6 +136,20 @@ export const commandEntries: readonly CommandEntry[] = [
     load: async (deps) => (await import('./logs.ts')).logsCommand(await connected(deps)),
   },
   {
+    name: 'events',
+    summary: 'tell what happened to sandboxes',
+    group: look,
+    remote: 'all',
+    async load({ context, flags }) {
+      const [{ eventsCommand }, { findConnection }, { Snapgate }] = await Promise.all([
+        import('./sandbox/events.ts'),
+        import('./connection.ts'),
+        import('../../sdk/index.ts'),
+      ]);
+      return eventsCommand({ context, snapgate: () => new Snapgate(findConnection(flags(), context)) });
+    },
+  },
+  {
     name: 'network',
     summary: 'explain, show and change network rules',
     group: look,

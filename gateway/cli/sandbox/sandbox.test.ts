@@ -134,6 +134,24 @@ test('a sandbox is paused, listed, resumed, snapshotted, rewound, forked, drawn 
   );
 });
 
+test('events are told one a line, from any number on', async (context) => {
+  const id = await create(context);
+  await sandbox(context, ['kill', id]);
+  const told = await run(context, ['events', '--sandbox', id], { env });
+  const [first = '', second = ''] = told.stdout.trim().split('\n');
+  assert.match(first, new RegExp(`^\\d+  \\d{4}-.*Z  ${id}  created`));
+  assert.match(second, / {2}ended/);
+  const since = ['events', '--json', '--since', first.split(' ')[0] ?? ''];
+  const rest = await run(context, [...since, '--sandbox', id], { env });
+  assert.deepEqual(
+    rest.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).type),
+    ['ended'],
+  );
+});
+
 test('shell puts the terminal into raw mode, passes keys and sizes, and puts it back', async (context) => {
   const id = await create(context);
   const made = makeContext(await temporaryDirectory(context), { env });
