@@ -16,11 +16,11 @@ export function demandOf(
 }
 
 /** Invocations at once that a fresh machine could take for this demand. */
-export const placesFor = (rules: MatchRules, demand: Demand): number =>
+const placesFor = (rules: MatchRules, demand: Demand): number =>
   demand.kind === 'single' ? 1 : Math.min(rules.concurrency, rules.maxInvocations);
 
 /** Whether it will take another lease, now or when one of its leases ends. */
-export const isOpen = (rules: MatchRules, state: ServingState): boolean =>
+const isOpen = (rules: MatchRules, state: ServingState): boolean =>
   state.retiring === null && state.granted < rules.maxInvocations && state.tenancy.kind !== 'single';
 
 /** Whether it takes another lease now. */

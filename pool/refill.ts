@@ -93,19 +93,12 @@ export class Refill {
     const { clock, slots, bringUp } = this.#deps;
     const decision = this.decide();
     const limits = this.#deps.limits();
-    const unclaimed = (kind: Slot['state']['kind']) =>
-      [...slots].filter((slot) => slot.state.kind === kind && slot.claims.size === 0);
-    const ready = unclaimed('ready');
-    const blank = unclaimed('blank');
-    const parking = unclaimed('restoring').filter(
-      (slot) => slot.state.kind === 'restoring' && !slot.state.awake,
-    );
+    const { ready, blank, restoring, spawning } = this.#unclaimed();
     const plan = planRefill(
       {
+        ...{ restoring, spawning },
         ready: ready.length,
-        restoring: unclaimed('queued').length + parking.length,
         blank: blank.length,
-        spawning: unclaimed('spawning').length,
         places: limits.max - slots.size,
       },
       { ready: decision.ready, blank: limits.blank },
@@ -126,6 +119,20 @@ export class Refill {
     ];
     this.#shrink(surplus);
     if (decision.because !== 'floor') this.#reviewIn(shrinkMs);
+  }
+
+  /** Machines that nobody waits for. Looked at after every lease, hence one pass. */
+  #unclaimed() {
+    const found = { ready: [] as Slot[], blank: [] as Slot[], restoring: 0, spawning: 0 };
+    for (const slot of this.#deps.slots) {
+      const { state, claims } = slot;
+      if (claims.size > 0) continue;
+      if (state.kind === 'ready') found.ready.push(slot);
+      else if (state.kind === 'blank') found.blank.push(slot);
+      else if (state.kind === 'spawning') found.spawning += 1;
+      else if (state.kind === 'queued' || (state.kind === 'restoring' && !state.awake)) found.restoring += 1;
+    }
+    return found;
   }
 
   stop(): void {

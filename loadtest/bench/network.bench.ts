@@ -52,7 +52,7 @@ async function handOut() {
   const limits = { connections: 1024, newConnectionsPerSecond: 200 };
   const options = { node: world.node, outside: world.outside, limits, bandwidthBitsPerSecond: null };
   await using pool = await openSlotPool(
-    { run: runCommand, nft: world.nft, floor },
+    { now: Date.now, run: runCommand, nft: world.nft, floor },
     { ...options, ready: 16, max: 64 },
   );
   const acquire: number[] = [];
