@@ -81,7 +81,7 @@ async function createScene(rules: Record<string, boolean>): Promise<Scene> {
     stack.adopt(await speaker(world, address, port), (server) => void server.close());
   const pool = stack.use(
     await openSlotPool(
-      { run: runCommand, nft: world.nft, floor },
+      { now: Date.now, run: runCommand, nft: world.nft, floor },
       {
         node: world.node,
         outside: world.outside,

@@ -27,7 +27,10 @@ test('a pool hands out prepared slots, refuses beyond its bound, and leaves noth
 }, async () => {
   await using world = await createWorld();
   {
-    await using pool = await openSlotPool({ run: runCommand, nft: world.nft, floor }, options(world));
+    await using pool = await openSlotPool(
+      { now: Date.now, run: runCommand, nft: world.nft, floor },
+      options(world),
+    );
     await pool.filled();
     assert.equal(pool.stats().ready, 2);
     const slots = [await pool.acquire(), await pool.acquire(), await pool.acquire(), await pool.acquire()];
@@ -55,7 +58,7 @@ test('200 slots are handed out and returned, and nothing of them is left', { ski
       .filter((line) => line.startsWith(slotPrefix(world.node)));
   {
     await using pool = await openSlotPool(
-      { run: runCommand, nft: world.nft, floor },
+      { now: Date.now, run: runCommand, nft: world.nft, floor },
       { ...options(world), ready: 4, max: 256 },
     );
     const slots: Slot[] = [];
@@ -73,12 +76,12 @@ test('200 slots are handed out and returned, and nothing of them is left', { ski
 
 test('slots of an edge that was killed are reclaimed by the next one', { skip: cannotRun }, async () => {
   await using world = await createWorld();
-  await prepareSlot({ run: runCommand, nft: world.nft, floor }, options(world), 0);
-  await prepareSlot({ run: runCommand, nft: world.nft, floor }, options(world), 35);
+  await prepareSlot({ now: Date.now, run: runCommand, nft: world.nft, floor }, options(world), 0);
+  await prepareSlot({ now: Date.now, run: runCommand, nft: world.nft, floor }, options(world), 35);
   assert.equal((await slotsOf(world)).length, 2);
   {
     await using pool = await openSlotPool(
-      { run: runCommand, nft: world.nft, floor },
+      { now: Date.now, run: runCommand, nft: world.nft, floor },
       { ...options(world), ready: 0 },
     );
     await pool.filled();
@@ -93,7 +96,7 @@ test('a slot that can not be prepared is removed and its failure told', { skip: 
     return await runCommand(argv, rest);
   };
   {
-    await using pool = await openSlotPool({ run, nft: world.nft, floor }, options(world));
+    await using pool = await openSlotPool({ now: Date.now, run, nft: world.nft, floor }, options(world));
     await assert.rejects(pool.acquire(), /refused by test/);
     assert.ok(pool.stats().failures >= 1);
   }

@@ -18,6 +18,8 @@ import {
 } from './ruleset.ts';
 
 export interface SlotDeps {
+  /** Epoch ms. */
+  readonly now: () => number;
   readonly run: RunCommand;
   readonly nft: Pick<Nft, 'run'>;
   readonly floor: Floor;
@@ -82,7 +84,7 @@ function createSlot(deps: SlotDeps, options: SlotOptions, index: number, layout:
     layout,
     async apply(rules, pins = []) {
       // By the clock, so that a later edge, which takes the slot over, is ahead of what connections were marked with.
-      generation = Math.max(generation + 1, Math.floor(Date.now() / 1000));
+      generation = Math.max(generation + 1, Math.floor(deps.now() / 1000));
       await nft(renderRuleset({ rules, floor: deps.floor, generation, pins, limits: options.limits }));
     },
     async pin(pins) {
@@ -94,7 +96,7 @@ function createSlot(deps: SlotDeps, options: SlotOptions, index: number, layout:
           deps.nft.run(layout.netns, `list set inet ${slotTable} ${set}`, { isJson: true }),
         ),
       );
-      return listings.flatMap((json) => parseRefusals(json, Date.now()));
+      return listings.flatMap((json) => parseRefusals(json, deps.now()));
     },
     async remove() {
       await removeNamespace(deps.run, layout.netns);
