@@ -200,7 +200,12 @@ export class Sandboxes implements SandboxEdge {
     options: Signalled & { readonly deadlineMs?: number },
   ): Promise<CreatedSandbox> {
     const entry = this.#require(id);
+    // Somebody else, or a request that woke it, is at it already.
+    if (entry.state === 'resuming') await entry.settled();
+    const isAwake = entry.state === 'running';
     await this.#bases.make(() => resume(this.#context, entry, options));
+    if (isAwake && options.deadlineMs !== undefined)
+      await this.setDeadline(id, options.deadlineMs, { onlyExtend: false });
     return this.#created(entry.record);
   }
 
