@@ -47,3 +47,21 @@ async function pauseInTime(context: SandboxContext, entry: Entry): Promise<void>
     entry.deadlinePause = null;
   }
 }
+
+/** Gives a sandbox another deadline, counted from now; one that only extends never brings it nearer. Each change is a generation. */
+export function renewDeadline(
+  { clock }: Pick<SandboxContext, 'clock'>,
+  entry: Entry,
+  deadlineMs: number,
+  onlyExtend: boolean,
+): void {
+  const now = clock.now();
+  const { record } = entry;
+  const deadlineAt = onlyExtend ? Math.max(now + deadlineMs, record.deadlineAt) : now + deadlineMs;
+  if (deadlineAt > now) entry.deadlinePause?.abort();
+  if (deadlineAt === record.deadlineAt) return;
+  entry.update(
+    { deadlineAt, deadlineMs, generation: record.generation + 1 },
+    { type: 'deadline_changed', data: { deadlineAt } },
+  );
+}

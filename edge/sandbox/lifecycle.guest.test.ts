@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { appendFile, readdir, stat, truncate } from 'node:fs/promises';
+import { appendFile, chmod, open, readdir, stat, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,6 +12,15 @@ import {
   type SandboxNode,
   vmmsOf,
 } from './testing/sandbox-node.ts';
+
+/** Turns one byte of a file over; twice is as before. */
+async function overwrite(path: string, position: number): Promise<void> {
+  await using file = await open(path, 'r+');
+  const byte = Buffer.alloc(1);
+  await file.read(byte, 0, 1, position);
+  byte[0] = ~(byte[0] ?? 0) & 0xff;
+  await file.write(byte, 0, 1, position);
+}
 
 describe('the life of sandboxes with real guests', () => {
   let directory = '';
@@ -158,17 +167,29 @@ describe('the life of sandboxes with real guests', () => {
     await edge().kill(idOf(again));
   });
 
-  test('a damaged layer is refused by its name, and the sandbox stays paused', async () => {
+  test('a damaged layer is refused by its name, whichever it is, and the sandbox stays paused', async () => {
     const sandbox = await node.create();
     const id = idOf(sandbox);
     await edge().pause(id, signal);
     const [snapshot = ''] = await readdir(join(directory, 'snapshots'));
-    const delta = join(directory, 'snapshots', snapshot, 'memory.delta');
-    const { size } = await stat(delta);
-    await appendFile(delta, 'x');
-    await assert.rejects(edge().resume(id, signal), { code: 'snapshot_corrupt', message: /memory\.delta/ });
-    assert.equal((await edge().get(id)).state, 'paused');
-    await truncate(delta, size);
+    for (const name of ['memory.delta', 'device.state', 'layer-0.qcow2']) {
+      const path = join(directory, 'snapshots', snapshot, name);
+      const { size } = await stat(path);
+      await chmod(path, 0o600);
+      await appendFile(path, 'x');
+      await assert.rejects(edge().resume(id, signal), {
+        code: 'snapshot_corrupt',
+        message: new RegExp(name),
+      });
+      assert.equal((await edge().get(id)).state, 'paused');
+      await truncate(path, size);
+      await overwrite(path, Math.floor(size / 2));
+      await assert.rejects(edge().resume(id, signal), {
+        code: 'snapshot_corrupt',
+        message: new RegExp(`${name} has a wrong checksum`),
+      });
+      await overwrite(path, Math.floor(size / 2));
+    }
     await edge().resume(id, signal);
     await node.ask(id);
     await edge().kill(id);

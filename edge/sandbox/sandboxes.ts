@@ -15,11 +15,12 @@ import type { SandboxEdge, SandboxFilter, SandboxOrigin, SandboxUse } from '../c
 import type { Leftover } from '../vmm/port.ts';
 import { BaseCollection } from './base-collection.ts';
 import type { SandboxContext } from './context.ts';
-import { keepDeadlines } from './deadlines.ts';
+import { createSandbox } from './creation.ts';
+import { keepDeadlines, renewDeadline } from './deadlines.ts';
 import { diffSnapshots } from './diff.ts';
 import { Entry, ended } from './entry.ts';
 import { readEvents } from './event-stream.ts';
-import { type Acquire, firstMachine } from './first-machine.ts';
+import type { Acquire } from './first-machine.ts';
 import { fork } from './fork.ts';
 import type { LiveMachine } from './live-machine.ts';
 import { networkOf, setNetwork } from './network.ts';
@@ -99,53 +100,19 @@ export class Sandboxes implements SandboxEdge {
     this.#processes[Symbol.dispose]();
   }
 
-  create(
+  async create(
     origin: SandboxOrigin,
     request: CreateSandboxRequest,
     { signal, network }: Signalled & { readonly network?: NetworkChoice },
   ): Promise<CreatedSandbox> {
+    this.#requireOpen();
     const rules = request.network;
     const own = network ?? (rules === undefined ? null : { kind: 'native' as const, rules });
-    return this.#bases.make(() => this.#create(origin, request, { signal, network: own }));
-  }
-
-  async #create(
-    origin: SandboxOrigin,
-    request: CreateSandboxRequest,
-    options: Signalled & { readonly network: NetworkChoice | null },
-  ): Promise<CreatedSandbox> {
-    this.#requireOpen();
-    const made = await firstMachine(this.#context, this.#deps.acquire, origin, options);
-    const { clock, store } = this.#context;
-    const { live, ...facts } = made;
-    const now = clock.now();
-    const { deadlineMs, onTimeout, autoResume, metadata, env, secrets, attributes } = request;
-    const record: SandboxRecord = {
-      ...facts,
-      ...{ deadlineMs, onTimeout, autoResume, metadata, env, secretNames: Object.keys(secrets) },
-      ...(attributes === undefined ? {} : { attributes }),
-      ...{ id: live.id, sealedSecrets: this.#secrets.seal(live.id, secrets), endedBefore: [] },
-      state: 'running',
-      createdAt: now,
-      startedAt: now,
-      deadlineAt: now + deadlineMs,
-      generation: 1,
-      termination: null,
-      machine: { id: live.id, channelToken: live.channelToken },
-      pausedAs: null,
-    };
-    try {
-      store.apply({
-        sandboxes: [record],
-        events: [
-          { sandbox: record.id, type: 'created', data: { template: record.origin.template, generation: 1 } },
-        ],
-      });
-    } catch (error) {
-      await live.end('not written down');
-      throw error;
-    }
-    return this.#created(this.#adopt(record, live, origin.kind === 'version' ? 'fresh' : 'copied').record);
+    const deps = { context: this.#context, acquire: this.#deps.acquire, secrets: this.#secrets };
+    const { record } = await this.#bases.make(() =>
+      createSandbox(deps, origin, request, { signal, network: own }),
+    );
+    return this.#created(record);
   }
 
   async get(id: SandboxId): Promise<SandboxInfo> {
@@ -172,14 +139,7 @@ export class Sandboxes implements SandboxEdge {
     { onlyExtend }: { readonly onlyExtend: boolean },
   ): Promise<SandboxInfo> {
     const entry = this.#require(id);
-    const asked = this.#context.clock.now() + deadlineMs;
-    const deadlineAt = onlyExtend ? Math.max(asked, entry.record.deadlineAt) : asked;
-    if (deadlineAt > this.#context.clock.now()) entry.deadlinePause?.abort();
-    if (deadlineAt !== entry.record.deadlineAt)
-      entry.update(
-        { deadlineAt, deadlineMs, generation: entry.record.generation + 1 },
-        { type: 'deadline_changed', data: { deadlineAt } },
-      );
+    renewDeadline(this.#context, entry, deadlineMs, onlyExtend);
     return this.#info(entry.record);
   }
 

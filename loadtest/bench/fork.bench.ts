@@ -1,29 +1,12 @@
 /**
  * `npm run bench:fork [rounds]`: what a fork costs its source and its children, against the bare steps on a bare VMM in the same run;
- * what pause and resume cost. Forks alternate with bare rounds, so that both meet the same noise.
+ * what pause and resume cost, and what is bound to a machine when it is claimed. What is compared is measured in turns, so that it meets
+ * the same noise.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import pino from 'pino';
 import { dataLayout } from '../../edge/index.ts';
-import { openEdge } from '../../edge/main.ts';
-import { createPageCopier, findRamMapping } from '../../edge/memory/index.ts';
-import {
-  createSandboxRequestSchema,
-  type SandboxId,
-  type TemplateName,
-  type VersionDigest,
-} from '../../sdk/index.ts';
-import { openBareVmm } from './bare-vmm.ts';
-import {
-  benchDirectory,
-  median,
-  publishAndClose,
-  quantile,
-  require,
-  root,
-  writeResult,
-} from './bench-node.ts';
+import { openBareFork } from './bare-fork.ts';
+import { benchDirectory, median, publishAndClose, quantile, require, writeResult } from './bench-node.ts';
+import { openForkNode, type Served, settle } from './fork-node.ts';
 
 const rounds = Number(process.argv[2] ?? 12);
 const signal = new AbortController().signal;
@@ -33,138 +16,44 @@ const isQuick = rounds < 4;
 const counts = isQuick ? [1, 4] : [1, 4, 16];
 const most = Math.max(...counts);
 const suspensions = isQuick ? { sizes: [0, 16], rounds: 2 } : { sizes: [0, 16, 64], rounds: 4 };
-/** What the process that holds ballast dirties beside it. */
-const interpreterMiB = 4;
+/** Makes the dirty sets of a small and a large guest, whose kernels differ by some MiB, nearly the same. */
+const evenMiB = 32;
 const mib = (bytes: number) => bytes / 2 ** 20;
+const isRoot = process.getuid?.() === 0;
 
 const resources = { vcpus: 1, memoryMiB: 256, diskMiB: 1024 };
 const pool = { ready: 1, blank: 0, max: 40 };
-const [small, large] = (await publishAndClose(
-  { example: 'hello-python', changes: { pool } },
-  {
-    example: 'hello-python',
-    changes: { name: 'hello-python-large', pool, resources: { ...resources, memoryMiB: 1024 } },
-  },
-)) as [VersionDigest, VersionDigest];
+const example = 'hello-python';
+const variants = {
+  'hello-python': { pool },
+  'hello-python-large': { pool, resources: { ...resources, memoryMiB: 1024 } },
+  // A network card needs root.
+  ...(isRoot ? { 'hello-python-card': { pool, network: { 'example.com:443': true } } } : {}),
+};
+const names = Object.keys(variants);
+const digests = await publishAndClose(
+  ...Object.entries(variants).map(([name, changes]) => ({ example, changes: { ...changes, name } })),
+);
+const [small, large, carded = small] = digests.map((digest, index) => ({
+  digest,
+  template: names[index] ?? '',
+})) as [Served, Served, Served?];
 
 const dataDirectory = await benchDirectory();
 const layout = dataLayout(dataDirectory);
-const edge = await openEdge(
-  { log: pino({ level: 'error' }), onStep: () => {}, signal },
-  { dataDirectory, forkBlanks: most },
-);
-const serve = (digest: VersionDigest, template: string) => ({
-  digest,
-  template: template as TemplateName,
-  version: 'v1',
+const node = await openForkNode(dataDirectory, carded === small ? [small, large] : [small, large, carded], {
+  blanks: most,
+  signal,
 });
-await edge.setServing([serve(small, 'hello-python'), serve(large, 'hello-python-large')]);
-const { sandboxes } = edge;
-const settle = (ms = 300) => new Promise((resolve) => setTimeout(resolve, ms));
-
-async function create(digest: VersionDigest, template: string): Promise<SandboxId> {
-  const made = await sandboxes.create(
-    { kind: 'version', digest, template, version: 'v1' },
-    createSandboxRequestSchema.parse({ deadlineMs: 3_600_000 }),
-    { signal },
-  );
-  return made.id as SandboxId;
-}
-
-/** The shortest command there is, to its end. */
-async function command(id: SandboxId): Promise<void> {
-  using use = await sandboxes.use(id, { signal });
-  await use.channel.startProcess(
-    { id: `c${Math.random().toString(36).slice(2)}`, argv: ['/bin/true'] },
-    { signal },
-  );
-}
-
-async function requests(id: SandboxId, count: number): Promise<void> {
-  using use = await sandboxes.use(id, { signal });
-  for (let index = 0; index < count; index++) {
-    const tunnel = await use.tunnel(8000);
-    tunnel.end('GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
-    for await (const _ of tunnel);
-  }
-}
-
-/** A process in the guest that holds so much memory that nobody else has. */
-async function ballast(id: SandboxId, sizeMiB: number): Promise<void> {
-  if (sizeMiB === 0) return;
-  using use = await sandboxes.use(id, { signal });
-  const program = `import os, time\nb = os.urandom(${sizeMiB} << 20)\nprint('ok', flush=True)\ntime.sleep(9999)`;
-  await use.channel.startProcess({ id: 'ballast', argv: ['python3', '-c', program] }, { signal });
-  const output = await use.channel.processOutput('ballast', 'stdout', { follow: true, signal });
-  for await (const _ of output) break;
-}
-
-const blanks = async () => (await edge.machines()).filter(({ state }) => state === 'blank').length;
-async function waitForBlanks(count: number): Promise<void> {
-  for (const deadline = Date.now() + 60_000; (await blanks()) < count && Date.now() < deadline; )
-    await settle(100);
-}
-
-/** Forks, and waits until every child has answered a command. */
-async function forkRound(id: SandboxId, count: number) {
-  await waitForBlanks(most);
-  await settle();
-  const from = performance.now();
-  const result = await sandboxes.fork(id, { count }, { signal });
-  const children = result.children.map((child) => {
-    if ('error' in child) throw new Error(JSON.stringify(child.error));
-    return child.sandbox.id as SandboxId;
-  });
-  const forkedMs = performance.now() - from;
-  await Promise.all(children.map(command));
-  return { timing: result.timing, forkedMs, answeredMs: performance.now() - from, children };
-}
-const killAll = (ids: readonly SandboxId[]) => Promise.all(ids.map((id) => sandboxes.kill(id)));
-
-/** The same machine on a bare VMM: stop, pages, device state, and no more. */
-async function openBare(digest: VersionDigest) {
-  const directory = await mkdtemp(join(dataDirectory, 'b-'));
-  const { source, restorable } = await openBareVmm(digest, {
-    layout,
-    runDirectory: join(directory, 'm'),
-    signal,
-  });
-  const copier = createPageCopier({ toolPath: join(root, 'edge/native/build/page-copy'), helpers: 1 });
-  const bare = source();
-  const machine = await bare.restore(await bare.spawnBlank());
-  for (let index = 0; index < requestsBefore; index++)
-    await machine.http?.probe({ method: 'GET', path: '/' }, { signal });
-  let running = machine.running;
-  if (running === null) throw new Error('the bare machine does not run');
-  const mapping = await findRamMapping(running.pid, restorable.snapshot.memoryPath);
-  let files = 0;
-  return {
-    async round(): Promise<number> {
-      const from = performance.now();
-      const paused = await running!.pause();
-      const { copied, written } = copier.capture(paused.pid, mapping, join(directory, `delta-${files++}`));
-      await copied;
-      await paused.saveState();
-      const ms = performance.now() - from;
-      running = await paused.resume();
-      await written;
-      return ms;
-    },
-    async [Symbol.asyncDispose]() {
-      await machine.dispose('done');
-      await copier[Symbol.asyncDispose]();
-      await rm(directory, { recursive: true });
-    },
-  };
-}
+const { sandboxes } = node;
 
 const spread = (values: readonly number[]) => ({ p50: median(values), p95: quantile(values, 0.95) });
 
 /** What stops the source, bare and as a fork, in turns. */
 async function interruption() {
-  const id = await create(small, 'hello-python');
-  await requests(id, requestsBefore);
-  await using bare = await openBare(small);
+  const id = await node.create(small);
+  await node.requests(id, requestsBefore);
+  await using bare = await openBareFork(small.digest, { layout, dataDirectory, requestsBefore, signal });
   const times = {
     bare: [] as number[],
     stopped: [] as number[],
@@ -175,8 +64,8 @@ async function interruption() {
   let dirtyBytes = 0;
   for (let round = -1; round < rounds; round++) {
     const bareMs = await bare.round();
-    const { timing, children } = await forkRound(id, 1);
-    await killAll(children);
+    const { timing, children } = await node.fork(id, 1);
+    await node.killAll(children);
     if (round < 0) continue;
     dirtyBytes = timing.dirtyBytes;
     times.bare.push(bareMs);
@@ -194,33 +83,49 @@ async function interruption() {
   };
 }
 
+/** What a restore is made of, in order; see `RestoreParts` of the edge. */
+const partNames = ['waitMs', 'blankMs', 'fillMs', 'loadMs', 'greetMs', 'identityMs', 'hookMs'] as const;
+
+interface ForkRow {
+  readonly forkedMs: ReturnType<typeof spread>;
+  readonly answeredMs: ReturnType<typeof spread>;
+  /** Medians; of the last one: all children's first commands. */
+  readonly parts: Readonly<Record<string, number>>;
+}
+
 /** From the call to an answered command in every child, and what a child holds. */
 async function children() {
-  const id = await create(small, 'hello-python');
-  await requests(id, requestsBefore);
-  const table: Record<string, { forked: ReturnType<typeof spread>; answered: ReturnType<typeof spread> }> =
-    {};
+  const id = await node.create(small);
+  await node.requests(id, requestsBefore);
+  const table: Record<string, ForkRow> = {};
   let heldMiB: number[] = [];
   let dirtyMiB = 0;
   for (const count of counts) {
-    const forked: number[] = [];
-    const answered: number[] = [];
+    const outcomes: Awaited<ReturnType<typeof node.fork>>[] = [];
     for (let round = -1; round < Math.max(isQuick ? 1 : 3, Math.ceil(rounds / count)); round++) {
-      const outcome = await forkRound(id, count);
-      if (round >= 0) {
-        forked.push(outcome.forkedMs);
-        answered.push(outcome.answeredMs);
-      }
+      const outcome = await node.fork(id, count);
+      if (round >= 0) outcomes.push(outcome);
       if (count === most) {
         await settle(1000);
-        const machines = await edge.machines();
+        const machines = await node.edge.machines();
         const held = machines.filter((row) => outcome.children.some((child) => child === (row.id as string)));
         heldMiB = held.map(({ privateBytes }) => mib(privateBytes ?? 0));
         dirtyMiB = mib(outcome.timing.dirtyBytes);
       }
-      await killAll(outcome.children);
+      await node.killAll(outcome.children);
     }
-    table[count] = { forked: spread(forked), answered: spread(answered) };
+    const restores = outcomes.flatMap(({ parts }) => parts);
+    table[count] = {
+      forkedMs: spread(outcomes.map(({ forkedMs }) => forkedMs)),
+      answeredMs: spread(outcomes.map(({ answeredMs }) => answeredMs)),
+      parts: {
+        stoppedMs: median(outcomes.map(({ timing }) => timing.stoppedMs)),
+        ...Object.fromEntries(
+          partNames.map((name) => [name, median(restores.map((parts) => parts[name] ?? Number.NaN))]),
+        ),
+        commandsMs: median(outcomes.map(({ answeredMs, forkedMs }) => answeredMs - forkedMs)),
+      },
+    };
   }
   await sandboxes.kill(id);
   return { table, heldMiB: { median: median(heldMiB), max: Math.max(...heldMiB) }, dirtyMiB };
@@ -228,43 +133,36 @@ async function children() {
 
 /** The same fork of a small and of a large guest, in turns. */
 async function bySize() {
-  const ids = [await create(small, 'hello-python'), await create(large, 'hello-python-large')] as const;
+  const ids = [await node.create(small), await node.create(large)] as const;
   const stopped = [[], []] as [number[], number[]];
-  const parts = [[], []] as [object[], object[]];
-  const dirty = [0, 0];
-  for (const id of ids) await requests(id, requestsBefore);
-  const dirtyOf = async (id: SandboxId) => {
-    const { timing, children } = await forkRound(id, 1);
-    await killAll(children);
-    return mib(timing.dirtyBytes);
-  };
-  // A larger guest's kernel dirties more by itself; the small one gets as much on top.
-  await ballast(
-    ids[0],
-    Math.max(0, Math.round((await dirtyOf(ids[1])) - (await dirtyOf(ids[0])) - interpreterMiB)),
-  );
+  const dirty = [[], []] as [number[], number[]];
+  for (const id of ids) {
+    await node.requests(id, requestsBefore);
+    await node.ballast(id, evenMiB);
+  }
   for (let round = -1; round < rounds; round++) {
     for (const index of [0, 1] as const) {
-      const { timing, children } = await forkRound(ids[index], 1);
-      await killAll(children);
-      dirty[index] = mib(timing.dirtyBytes);
+      const { timing, children } = await node.fork(ids[index], 1);
+      await node.killAll(children);
       if (round < 0) continue;
       stopped[index].push(timing.stoppedMs);
-      parts[index].push(timing);
+      dirty[index].push(mib(timing.dirtyBytes));
     }
   }
-  await killAll(ids);
-  return { smallMs: median(stopped[0]), largeMs: median(stopped[1]), dirtyMiB: dirty, parts };
+  await node.killAll(ids);
+  const row = (index: 0 | 1) => ({ dirtyMiB: median(dirty[index]), stoppedMs: median(stopped[index]) });
+  return { small: row(0), large: row(1) };
 }
 
 /** To durable, and back to an answered command. */
 async function suspension() {
-  const rows: Record<string, { pauseMs: number; resumeMs: number }> = {};
+  const rows: Record<string, { dirtyMiB: number; pauseMs: number; resumeMs: number }> = {};
   for (const sizeMiB of suspensions.sizes) {
-    const id = await create(small, 'hello-python');
-    await ballast(id, sizeMiB);
+    const id = await node.create(small);
+    await node.ballast(id, sizeMiB);
     const pauses: number[] = [];
     const resumes: number[] = [];
+    await node.news('paused');
     for (let round = 0; round < suspensions.rounds; round++) {
       let from = performance.now();
       await sandboxes.pause(id, { signal });
@@ -272,53 +170,103 @@ async function suspension() {
       await settle();
       from = performance.now();
       await sandboxes.resume(id, { signal });
-      await command(id);
+      await node.command(id);
       resumes.push(performance.now() - from);
     }
-    rows[`${sizeMiB} MiB more`] = { pauseMs: median(pauses), resumeMs: median(resumes) };
+    const dirty = (await node.news('paused')).map(({ dirtyBytes = 0 }) => mib(dirtyBytes));
+    rows[`${sizeMiB} MiB more`] = {
+      dirtyMiB: median(dirty),
+      pauseMs: median(pauses),
+      resumeMs: median(resumes),
+    };
     await sandboxes.kill(id);
   }
   return rows;
 }
+
+/** Creating out of warm machines, with and without what is bound to a machine when it is claimed. */
+async function claims() {
+  const bound = {
+    env: { GREETING: 'hei', MODE: 'bench' },
+    secrets: { TOKEN: 'x'.repeat(40) },
+    ...(carded === small ? {} : { network: { 'example.org:443': true } }),
+  };
+  const times = { without: [] as number[], with: [] as number[] };
+  for (let round = -1; round < rounds; round++) {
+    for (const kind of ['without', 'with'] as const) {
+      await node.waitFor('ready', 1, carded.template);
+      await settle();
+      const from = performance.now();
+      const id = await node.create(carded, kind === 'with' ? bound : {});
+      if (round >= 0) times[kind].push(performance.now() - from);
+      await sandboxes.kill(id);
+    }
+  }
+  return { withoutMs: spread(times.without), withMs: spread(times.with), hasNetwork: carded !== small };
+}
+
+/** Milliseconds and MiB as people read them. */
+const shown = (row: object) =>
+  Object.fromEntries(
+    Object.entries(row).map(([key, value]) => [
+      key,
+      typeof value === 'number' ? Number(value.toFixed(1)) : value,
+    ]),
+  );
+const table = (rows: Record<string, object>) =>
+  console.table(Object.fromEntries(Object.entries(rows).map(([key, row]) => [key, shown(row)])));
 
 try {
   const stops = await interruption();
   const forks = await children();
   const sizes = await bySize();
   const pauses = await suspension();
-  console.table({
+  const creates = await claims();
+  table({
     'bare: stop, pages, state': stops.bareMs,
     'fork: source stopped': stops.stoppedMs,
     ...stops.parts,
   });
-  console.table(
+  const rows = Object.entries(forks.table);
+  table(
     Object.fromEntries(
-      Object.entries(forks.table).flatMap(([count, { forked, answered }]) => [
-        [`${count} children made`, forked],
-        [`${count} children answered`, answered],
+      rows.flatMap(([count, { forkedMs, answeredMs }]) => [
+        [`${count} children made`, forkedMs],
+        [`${count} children answered`, answeredMs],
       ]),
     ),
   );
-  console.table(
+  console.log(
+    'Parts of it, medians; those of a restore are of one child each, and two are under way at once:',
+  );
+  table(Object.fromEntries(rows.map(([count, { parts }]) => [`${count} children`, parts])));
+  table(
     Object.fromEntries(
       counts.map((count) => [
         `${count} forks`,
-        { privateMiB: count * forks.heldMiB.median, fullCopyMiB: count * 256 },
+        {
+          dirtyMiB: forks.dirtyMiB,
+          privateMiB: count * forks.heldMiB.median,
+          fullCopyMiB: count * resources.memoryMiB,
+        },
       ]),
     ),
   );
-  console.table(pauses);
+  table({ '256 MiB': sizes.small, '1 GiB': sizes.large });
+  table(pauses);
+  table({ 'create without': creates.withoutMs, 'create with env, secrets, network': creates.withMs });
   require('source stopped, against the bare steps', stops.stoppedMs.p50 / stops.bareMs.p50, 1.5, '×');
   require('source stopped, median', stops.stoppedMs.p50, 25, ' ms');
   const [one, all] = [forks.table[1], forks.table[most]];
   // Nine times for sixteen; fewer are given the same share.
-  require(`${most} children against one`, (all?.answered.p50 ?? Infinity) /
-    (one?.answered.p50 ?? 1), Math.max(2.5, (9 * most) / 16), '×');
+  require(`${most} children against one`, (all?.answeredMs.p50 ?? Infinity) /
+    (one?.answeredMs.p50 ?? 1), Math.max(2.5, (9 * most) / 16), '×');
   require('private RAM of a child over dirty pages of its source', forks.heldMiB.max -
     forks.dirtyMiB, 4, ' MiB');
-  require('a 1 GiB guest stopped, against 256 MiB', sizes.largeMs / sizes.smallMs, 1.3, '×');
-  await writeResult('fork', { rounds, stops, forks, sizes, pauses });
+  require('a 1 GiB guest stopped, against 256 MiB', sizes.large.stoppedMs / sizes.small.stoppedMs, 1.3, '×');
+  require(`create with env, secrets${creates.hasNetwork ? ', network' : ''} against without`, creates.withMs
+    .p50 / creates.withoutMs.p50, 1.2, '×');
+  await writeResult('fork', { rounds, stops, forks, sizes, pauses, creates });
 } finally {
-  for (const { id } of await sandboxes.list({})) await sandboxes.kill(id as SandboxId);
-  await edge.dispose();
+  await node[Symbol.asyncDispose]();
 }
