@@ -37,6 +37,8 @@ export interface GatewayDeps {
   readonly idempotency?: IdempotencyStore | undefined;
   /** Tokens of E2B's clients are derived from it, 32 bytes. Absent: they are not served. */
   readonly e2bSecret?: Uint8Array | undefined;
+  /** Files of template builds of E2B's clients. Absent: they are refused. */
+  readonly e2bDirectory?: string | undefined;
   /** Uniform in [0, 1). Default `Math.random`: it draws versions and jitter, no secrets. */
   readonly random?: () => number;
 }
@@ -97,8 +99,10 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
           {
             ...{ sandboxes, ports, registry, serving, placement, keys, idempotency, clock, log },
             tokenSecret: deps.e2bSecret,
+            metrics,
+            buildsDirectory: deps.e2bDirectory,
           },
-          { domain: e2bDomain },
+          { domain: e2bDomain, publishes: limits.publishes, retireMs: timeouts.retireMs },
         );
   const http2Sides = new Set<Http2Side>();
   const whenIdle = () => Promise.all([functions.whenIdle(), ports.whenIdle()]);
@@ -118,7 +122,7 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
     await Promise.all([stopped, whenIdle()]);
     servers.clear();
     http2Sides.clear();
-    e2b?.[Symbol.dispose]();
+    await e2b?.[Symbol.asyncDispose]();
     serving[Symbol.dispose]();
   };
 

@@ -1,5 +1,6 @@
 /** What both composition roots of the gateway share: state, keys, server, credentials for the local CLI. */
 import { readFile, rename, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import pino, { type Logger } from 'pino';
 import { z } from 'zod';
@@ -156,6 +157,7 @@ export async function openGateway(
         sandboxes: deps.sandboxes,
         idempotency: createIdempotencyStore(db, { clock: systemClock }),
         e2bSecret: loadTokenSecret(db),
+        e2bDirectory: join(dirname(options.paths.state), 'e2b-builds'),
       },
       settings,
     ),

@@ -8,15 +8,19 @@ import { type Clock, isSandboxId } from '../../sdk/index.ts';
 import type { TemplateRegistry } from '../../templates/index.ts';
 import type { IncomingFacts } from '../functions/door.ts';
 import type { KeyStore } from '../keys/store.ts';
+import type { GatewayMetrics } from '../metrics.ts';
 import type { Placement } from '../placement.ts';
+import { createPublisher, type PublisherOptions } from '../publish.ts';
 import type { IdempotencyStore } from '../sandboxes/idempotency.ts';
 import type { PortDoor } from '../sandboxes/port-door.ts';
 import type { PortRoute } from '../sandboxes/port-route.ts';
 import type { Serving } from '../serving.ts';
 import { createSandboxTokens } from './access/tokens.ts';
 import { createAddressParser, type E2bAddress, envdPort } from './address.ts';
+import { createBuilds } from './builds/builds.ts';
 import { createControlApi } from './control/app.ts';
 import { createMetricsHistory } from './control/metrics-history.ts';
+import { createTagger } from './control/templates.ts';
 import { createEnvdDoor } from './envd/door.ts';
 import { createTrafficPolicy } from './traffic.ts';
 
@@ -31,8 +35,11 @@ export interface E2bDeps {
   readonly idempotency?: IdempotencyStore | undefined;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly metrics: GatewayMetrics;
   /** See `access/tokens.ts`. */
   readonly tokenSecret: Uint8Array;
+  /** Absent: template builds are refused. */
+  readonly buildsDirectory?: string | undefined;
 }
 
 /** A request and where it goes. */
@@ -45,7 +52,8 @@ export interface E2bIncoming {
   readonly expectsContinue: boolean;
 }
 
-export interface E2bDoor extends Disposable {
+/** Disposing ends builds that run, and waits for them. */
+export interface E2bDoor extends AsyncDisposable {
   /** Null for what is no request of a client of E2B. */
   address(request: IncomingMessage, host: string, path: string): E2bAddress | null;
   /** Answers a request. Never throws. */
@@ -64,18 +72,31 @@ export interface E2bDoor extends Disposable {
   start(): void;
 }
 
+/** What the gateway's own settings say. */
+export interface E2bOptions extends PublisherOptions {
+  readonly domain: string;
+}
+
 type SandboxAddress = Extract<E2bAddress, { kind: 'sandbox' }>;
 
 /** Owns what its parts remember, and a timer once started. @param domain see `e2bDomainOf` */
-export function createE2bDoor(deps: E2bDeps, options: { readonly domain: string }): E2bDoor {
+export function createE2bDoor(deps: E2bDeps, options: E2bOptions): E2bDoor {
   const { sandboxes, ports, clock, log } = deps;
   const tokens = createSandboxTokens(deps.tokenSecret);
   const history = createMetricsHistory({ sandboxes, clock, log });
   const envd = createEnvdDoor({ sandboxes, tokens, clock });
   const policy = createTrafficPolicy({ sandboxes, tokens });
-  const api: RequestListener = getRequestListener(createControlApi({ ...deps, tokens, history }).fetch, {
-    overrideGlobalObjects: false,
-  });
+  const builds =
+    deps.buildsDirectory === undefined
+      ? undefined
+      : createBuilds(
+          { ...deps, publisher: createPublisher(deps, options), tag: createTagger(deps) },
+          deps.buildsDirectory,
+        );
+  const api: RequestListener = getRequestListener(
+    createControlApi({ ...deps, tokens, history, builds }).fetch,
+    { overrideGlobalObjects: false },
+  );
   const parse = createAddressParser(options.domain);
 
   const routeOf = ({ sandbox, port }: SandboxAddress, path: string): PortRoute | null =>
@@ -117,9 +138,10 @@ export function createE2bDoor(deps: E2bDeps, options: { readonly domain: string 
       else ports.upgrade({ request, socket, head, route, policy }, facts);
     },
     start: () => history.start(),
-    [Symbol.dispose]() {
+    async [Symbol.asyncDispose]() {
       history[Symbol.dispose]();
       envd[Symbol.dispose]();
+      await builds?.close();
     },
   };
 }

@@ -8,6 +8,7 @@ import * as fields from '../../fields.ts';
 import { credentialsOf } from '../../keys/credential.ts';
 import { requestIdOf } from '../../request-id.ts';
 import { idempotent } from '../../sandboxes/idempotent.ts';
+import { buildRoutes, isUploadPath } from '../builds/routes.ts';
 import type { ControlDeps } from './deps.ts';
 import { observabilityRoutes } from './observability.ts';
 import { sandboxRoutes } from './sandboxes.ts';
@@ -37,17 +38,23 @@ export function createControlApi(deps: ControlDeps): OpenAPIHono<ApiEnv> {
       authorization: context.req.header('authorization'),
       'x-api-key': context.req.header('x-api-key'),
     });
-    if (!credentials.some(({ key }) => deps.keys.verify(key) !== null)) {
+    // Such an address carries its own permission; clients send no key along.
+    const isUpload = context.req.method === 'PUT' && isUploadPath(context.req.path);
+    if (!isUpload && !credentials.some(({ key }) => deps.keys.verify(key) !== null)) {
       const message = credentials.length > 0 ? 'the API key is not valid' : 'an API key is needed';
       throw new GatewayError('unauthenticated', message);
     }
     await next();
   });
-  app.use(limitJson(bodyBytes));
+  const limit = limitJson(bodyBytes);
+  app.use((context, next) =>
+    context.req.method === 'PUT' && isUploadPath(context.req.path) ? next() : limit(context, next),
+  );
   for (const path of keyed) app.use(path, idempotent(deps.idempotency));
   app.route('/', observabilityRoutes(deps));
   app.route('/', sandboxRoutes(deps));
   app.route('/', snapshotRoutes(deps));
+  if (deps.builds !== undefined) app.route('/', buildRoutes(deps.builds, deps.tokenSecret));
   app.route('/', templateRoutes(deps));
   for (const path of unsupported) {
     const refuse = () => {

@@ -8,6 +8,7 @@ import type { Placement } from '../../placement.ts';
 import type { IdempotencyStore } from '../../sandboxes/idempotency.ts';
 import type { Serving } from '../../serving.ts';
 import type { SandboxTokens } from '../access/tokens.ts';
+import type { Builds } from '../builds/builds.ts';
 import type { MetricsHistory } from './metrics-history.ts';
 
 /** Collaborators; all of them belong to the gateway. */
@@ -20,6 +21,9 @@ export interface ControlDeps {
   readonly idempotency?: IdempotencyStore | undefined;
   readonly tokens: SandboxTokens;
   readonly history: MetricsHistory;
+  /** Absent: template builds are refused. */
+  readonly builds?: Builds | undefined;
+  readonly tokenSecret: Uint8Array;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -80,6 +80,14 @@ function showHead(template: TemplateDetail): Record<string, unknown> {
   };
 }
 
+/** Gives a version tags, or moves them to it. */
+export function createTagger({ registry, serving }: Pick<ControlDeps, 'registry' | 'serving'>) {
+  return (template: string, version: string, tags: readonly string[]): void => {
+    for (const tag of tags) registry.setAlias(template, toAlias(tag), [{ version }]);
+    serving.syncLater(0);
+  };
+}
+
 export function templateRoutes(deps: ControlDeps): OpenAPIHono<ApiEnv> {
   const { registry, serving, placement, sandboxes } = deps;
   const router = newRouter();
@@ -143,8 +151,7 @@ export function templateRoutes(deps: ControlDeps): OpenAPIHono<ApiEnv> {
     const { target, tags } = await readBody(context, assignSchema);
     const { name, reference } = parseTemplateName(target);
     const { version } = registry.resolve(name, reference);
-    for (const tag of tags) registry.setAlias(name, toAlias(tag), [{ version }]);
-    serving.syncLater(0);
+    createTagger(deps)(name, version, tags);
     return context.json({ buildID: version, tags }, 201);
   });
   router.delete('/templates/tags', async (context) => {

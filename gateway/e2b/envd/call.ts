@@ -10,6 +10,8 @@ export interface EnvdCall {
   readonly id: SandboxId;
   /** Whose rights and home directory count. */
   readonly user: string;
+  /** Nobody named the user, so the template may mean another one. */
+  readonly isUsualUser: boolean;
   /** How often a stream without news says that it lives, milliseconds. */
   readonly keepAliveMs: number;
   readonly homes: Homes;

@@ -61,6 +61,7 @@ export function createEnvdDoor(deps: EnvdDeps): EnvdDoor {
 
   const callFor = (request: HttpRequest, id: SandboxId, user: string): EnvdCall => ({
     ...{ edge, id, user, homes, clock },
+    isUsualUser: headerOf(request, 'authorization') === undefined,
     keepAliveMs: keepAliveOf(headerOf(request, 'keepalive-ping-interval')),
   });
 

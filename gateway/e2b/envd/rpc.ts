@@ -80,6 +80,12 @@ export function createRpcHandler(deps: {
     },
   });
   return (request, response, call) => {
+    // JSON is what E2B's clients speak; the binary form would be one more parser for what comes from outside.
+    if (/\bproto\b/.test(request.headers['content-type'] ?? '')) {
+      response.writeHead(415, { 'accept-post': 'application/json, application/connect+json' });
+      response.end();
+      return;
+    }
     calls.set(request, { call, cut: () => cutOff(response) });
     handle(request, response);
   };

@@ -115,11 +115,15 @@ export function processService(lines: InputLines): ServiceImpl<typeof Process> {
 async function start(call: EnvdCall, request: StartRequest, context: HandlerContext): Promise<ProcessRecord> {
   const wantedCwd = request.process?.cwd;
   return withUse({ ...call, signal: context.signal }, async ({ channel, env, sandbox }, signal) => {
-    const asking = { ...call, channel, signal };
+    const usual = usualOf(env);
+    const user = call.isUsualUser ? (usual.user ?? call.user) : call.user;
+    const asking = { ...call, user, channel, signal };
     const cwd =
-      wantedCwd === undefined || wantedCwd === '' ? undefined : await call.homes.resolve(wantedCwd, asking);
+      wantedCwd === undefined || wantedCwd === ''
+        ? usual.workdir
+        : await call.homes.resolve(wantedCwd, asking);
     const timeoutMs = context.timeoutMs();
-    const spec = startSpec(request, { user: call.user, cwd, env, sandbox, timeoutMs });
+    const spec = startSpec(request, { user, cwd, env, sandbox, timeoutMs });
     try {
       return await channel.startProcess(spec, { signal });
     } catch (error) {
@@ -131,6 +135,12 @@ async function start(call: EnvdCall, request: StartRequest, context: HandlerCont
       throw new ConnectError(message, Code.InvalidArgument, undefined, undefined, error);
     }
   });
+}
+
+/** What the template says for commands that say nothing themselves; see `builds/builds.ts`. */
+function usualOf(env: Readonly<Record<string, string>>) {
+  const { E2B_DEFAULT_USER: user, E2B_DEFAULT_WORKDIR: workdir } = env;
+  return { user, workdir: workdir?.startsWith('/') ? workdir : undefined };
 }
 
 function shown({ pid, note }: ProcessRecord) {
