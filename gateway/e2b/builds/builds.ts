@@ -142,7 +142,9 @@ export function createBuilds(deps: Deps, directory: string): Builds {
         memoryMiB: memoryMB ?? sizes.memoryMiB ?? 512,
         diskMiB: Math.max(4096, minFreeDiskMb ?? 0, sizes.diskMiB ?? 0),
       },
-      pool: { ready: 1, blank: 1, max: 8 },
+      pool: { ready: 1, blank: 1, max: 64 },
+      // As long as clients wait for a sandbox.
+      admission: { queue: { depth: 256, timeoutMs: 60_000 } },
       reuse: 'never',
     };
     const env = {
