@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { readdir, writeFile } from 'node:fs/promises';
+import { readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { after, before, it } from 'node:test';
@@ -19,46 +19,40 @@ let node: DrillNode;
 let snapgate: Snapgate;
 let sandbox: Sandbox;
 
+const stack = new AsyncDisposableStack();
+
 before(async () => {
   if (skip !== false) return;
+  const undo = (...words: string[]) => stack.defer(async () => void (await run('ip', words)));
   await run('ip', ['netns', 'add', farName]);
-  const inside = ['netns', 'exec', farName];
-  await run('ip', ['link', 'add', farName, 'type', 'veth', 'peer', 'name', 'up', 'netns', farName]);
+  undo('netns', 'delete', farName);
+  await run('ip', ['link', 'add', farName, 'type', 'veth', 'peer', 'name', 'far0', 'netns', farName]);
+  undo('link', 'delete', farName);
   await run('ip', ['addr', 'add', '192.0.2.1/30', 'dev', farName]);
-  await run('ip', ['link', 'set', farName, 'up']);
+  await run('ip', ['link', 'set', 'dev', farName, 'up']);
   await run('ip', ['route', 'add', far, 'via', '192.0.2.2']);
-  for (const words of [
-    'addr add 192.0.2.2/30 dev up',
-    'link set up up',
-    'link set lo up',
-    `addr add ${far} dev lo`,
-  ])
-    await run('ip', [...inside, 'ip', ...words.split(' ')]);
+  for (const words of ['addr add 192.0.2.2/30 dev far0', 'link set dev far0 up', `addr add ${far} dev far0`])
+    await run('ip', ['netns', 'exec', farName, 'ip', ...words.split(' ')]);
   const dataDirectory = await makeDataDirectory();
-  await writeFile(
-    join(dataDirectory, 'network.json'),
-    '{"permittedRanges": ["10.7.0.0/16"], "readySlots": 1}',
-  );
+  stack.defer(() => rm(dataDirectory, { recursive: true, force: true }));
+  const config = { permittedRanges: ['10.7.0.0/16'], readySlots: 1 };
+  await writeFile(join(dataDirectory, 'network.json'), JSON.stringify(config));
   node = await startNode(dataDirectory);
+  stack.defer(async () => {
+    const [info] = await node.client.nodes();
+    await node.stop();
+    assert.deepEqual(await leaksOf(dataDirectory), []);
+    const slots = (await readdir('/run/netns')).filter((name) => name.startsWith(`sg${info?.id}x`));
+    assert.deepEqual(slots, []);
+    assert.equal((await run('nft', ['list', 'tables'])).stdout.includes(`snapgate_${info?.id}`), false);
+  });
   await publishDrill(node.client, { name: 'walled', network: { [far]: true, 'a.example.com': true } });
   await publishDrill(node.client);
   snapgate = new Snapgate({ url: node.url, apiKey: node.apiKey });
   sandbox = await snapgate.sandboxes.create({ template: 'walled' });
+  stack.defer(() => sandbox.kill());
 });
-after(async () => {
-  if (skip !== false) return;
-  await sandbox?.kill();
-  const [info] = await node.client.nodes();
-  await node.stop();
-  assert.deepEqual(await leaksOf(node.dataDirectory), []);
-  assert.deepEqual(
-    (await readdir('/run/netns')).filter((name) => name.startsWith(`sg${info?.id}x`)),
-    [],
-  );
-  assert.equal((await run('nft', ['list', 'tables'])).stdout.includes(`snapgate_${info?.id}`), false);
-  await run('ip', ['link', 'delete', farName]);
-  await run('ip', ['netns', 'delete', farName]);
-});
+after(() => stack.disposeAsync());
 
 /** What connecting to a port of the far host, on which nobody listens, comes to: it is refused there, or earlier. */
 const dial = async (address: string, port: number) => {
@@ -125,5 +119,9 @@ it('rules that mean nothing are refused at publish, and rules of a sandbox witho
   );
   const bare = await snapgate.sandboxes.create({ template: 'drill', network: {} });
   assert.equal((await bare.network()).hasCard, false);
+  const cards = async (one: Sandbox) =>
+    (await one.run(['ls', '/sys/class/net'])).stdout.split(/\s+/).filter(Boolean);
+  assert.deepEqual(await cards(bare), ['lo']);
+  assert.deepEqual(await cards(sandbox), ['eth0', 'lo']);
   await bare.kill();
 });

@@ -29,12 +29,16 @@ test('logs asks for the streams, machine and history that were named', async (co
     ) => response.end(ndjson(line)),
     'GET /v1/logs?template=hello&stream=console&tail=100': (response: ServerResponse) =>
       response.end(ndjson({ ...line, stream: 'console', text: 'Linux version' })),
+    'GET /v1/logs?template=hello&stream=network&tail=100': (response: ServerResponse) =>
+      response.end(ndjson({ ...line, stream: 'network', text: 'refused name a.example.com' })),
   };
   const { env } = await fakeGateway(context, routes);
   const named = await run(context, ['logs', 'hello@v2', '--machine', 'm1', '-n', '5'], { env });
   assert.equal(named.stdout, '00:00:01.000 xyz123 | hello\n');
   const console = await run(context, ['logs', 'hello', '--console'], { env });
   assert.equal(console.stdout, '00:00:01.000 xyz123 console | Linux version\n');
+  const network = await run(context, ['logs', 'hello', '--network'], { env });
+  assert.equal(network.stdout, '00:00:01.000 xyz123 network | refused name a.example.com\n');
 });
 
 test('logs --json prints each line as it was sent', async (context) => {
