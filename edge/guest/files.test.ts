@@ -61,7 +61,12 @@ describe('writing a file', () => {
       assert.deepEqual(row.attributes, attributes);
     await channel.writeFile(target, Buffer.from('y'), soon());
     assert.equal((await channel.statFile(target, wanted)).attributes, undefined);
-    for (const bad of [{ 'trusted.x': 'y' }, { 'user.': 'y' }, { 'user.x': 'y'.repeat(9000) }])
+    const refused: Record<string, string>[] = [
+      { 'trusted.x': 'y' },
+      { 'user.': 'y' },
+      { 'user.x': 'y'.repeat(9000) },
+    ];
+    for (const bad of refused)
       await assert.rejects(
         channel.writeFile(target, Buffer.from('z'), { attributes: bad, ...soon() }),
         is('invalid_request'),
