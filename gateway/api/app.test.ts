@@ -15,6 +15,7 @@ test('everything under /v1 needs a key, health and metrics need none', async () 
     'nodes',
     'pools',
     'keys',
+    'limits',
     'logs',
     'nothing',
   ]) {

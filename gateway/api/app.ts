@@ -13,6 +13,7 @@ import { fleetRoutes } from './fleet.ts';
 import { healthRoutes } from './health.ts';
 import { limitJson } from './json-limit.ts';
 import { keyRoutes } from './keys.ts';
+import { limitRoutes } from './limits.ts';
 import { problemResponse, toApiError } from './problems.ts';
 import { publishRoutes } from './publish.ts';
 import { type ApiDeps, type ApiEnv, newRouter } from './router.ts';
@@ -20,6 +21,10 @@ import { templateRoutes } from './templates.ts';
 
 /** JSON bodies; archives have a limit of their own. */
 const jsonBytes = 256 * 1024;
+
+/** Requests that count against a key's limits, as calls of functions do. */
+const takesMachine = (method: string, path: string): boolean =>
+  method === 'POST' && /^\/v1\/sandboxes(\/[^/]+\/fork)?$/.test(path);
 
 /** Owns nothing; every handler's work ends with its request. */
 export function createApi(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<ApiEnv> {
@@ -36,13 +41,13 @@ export function createApi(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<A
       authorization: context.req.header('authorization'),
       'x-api-key': context.req.header('x-api-key'),
     });
-    const isAllowed =
-      credentials.some(({ key }) => deps.keys.verify(key) !== null) ||
-      (await isOpenedByToken(deps.sandboxes, context.req.path, credentials));
-    if (!isAllowed) {
+    const identity = credentials.map(({ key }) => deps.keys.verify(key)).find((found) => found !== null);
+    if (identity === undefined && !(await isOpenedByToken(deps.sandboxes, context.req.path, credentials))) {
       const message = credentials.length > 0 ? 'the API key is not valid' : 'an API key is needed';
       throw new GatewayError('unauthenticated', message);
     }
+    if (identity !== undefined && takesMachine(context.req.method, context.req.path))
+      deps.keys.spend(identity);
     await next();
   });
   const limit = limitJson(jsonBytes);
@@ -56,6 +61,7 @@ export function createApi(deps: ApiDeps, options: GatewayOptions): OpenAPIHono<A
   app.route('/', publishRoutes(deps, options));
   app.route('/', fleetRoutes(deps));
   app.route('/', keyRoutes(deps.keys));
+  app.route('/', limitRoutes(deps));
   app.route('/', sandboxRoutes(deps));
   app.openAPIRegistry.registerComponent('securitySchemes', 'bearer', { type: 'http', scheme: 'bearer' });
   app.openAPIRegistry.registerComponent('securitySchemes', 'apiKey', {

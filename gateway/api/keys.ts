@@ -28,7 +28,10 @@ const remove = createRoute({
 export function keyRoutes(keys: KeyStore): OpenAPIHono<ApiEnv> {
   const router = newRouter();
   router.openapi(list, (context) => context.json({ items: keys.list() }, 200));
-  router.openapi(create, (context) => context.json(keys.create(context.req.valid('json').name), 201));
+  router.openapi(create, (context) => {
+    const { name, limits } = context.req.valid('json');
+    return context.json(keys.create(name, limits), 201);
+  });
   router.openapi(remove, (context) => {
     keys.remove(context.req.valid('param').id);
     return context.body(null, 204);

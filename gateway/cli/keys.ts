@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import type { AdminClient, KeyInfo } from '../../sdk/index.ts';
+import { wholeNumber } from './command-options.ts';
 import { type CliContext, write, writeJson } from './context.ts';
 import { type Column, formatInstant, renderTable } from './table.ts';
 
@@ -17,9 +18,13 @@ export function keysCommand({ context, client }: Deps): Command {
     .command('create')
     .description('make a key; it is shown this once')
     .argument('<name>', 'what it is for, such as "ci"')
+    .option('--rate <per-second>', 'requests a second at the most', wholeNumber(1, 1_000_000))
+    .option('--per-day <requests>', 'requests a UTC day at the most', wholeNumber(1, 2 ** 40))
     .option('--json', 'print JSON')
-    .action(async (name: string, flags: { json?: boolean }) => {
-      const created = await client().createKey(name, options);
+    .action(async (name: string, flags: { rate?: number; perDay?: number; json?: boolean }) => {
+      const isLimited = flags.rate !== undefined || flags.perDay !== undefined;
+      const limits = { ratePerSecond: flags.rate ?? null, requestsPerDay: flags.perDay ?? null };
+      const created = await client().createKey(name, { ...options, ...(isLimited ? { limits } : {}) });
       if (flags.json) return writeJson(context, created);
       await write(context.stderr, `Key ${created.id} for "${name}"; keep it, it is not shown again:\n`);
       await write(context.stdout, `${created.key}\n`);
@@ -57,4 +62,7 @@ const keyColumns: readonly Column<KeyInfo>[] = [
     title: 'LAST USED (UTC)',
     cell: ({ lastUsedAt }) => (lastUsedAt === null ? 'never' : formatInstant(lastUsedAt)),
   },
+  { title: 'TODAY', cell: ({ requestsToday }) => requestsToday ?? '-', align: 'right' },
+  { title: 'PER DAY', cell: ({ limits }) => limits?.requestsPerDay ?? '-', align: 'right' },
+  { title: 'PER SECOND', cell: ({ limits }) => limits?.ratePerSecond ?? '-', align: 'right' },
 ];

@@ -4,6 +4,7 @@ import { GatewayError, headerNames, isGatewayError } from '../../sdk/index.ts';
 import type { RegisteredVersion, TemplateRegistry } from '../../templates/index.ts';
 import { credentialsOf } from '../keys/credential.ts';
 import type { KeyIdentity, KeyStore } from '../keys/store.ts';
+import { rateOf, type TokenBuckets } from '../limits/token-buckets.ts';
 import type { FunctionRoute } from './route.ts';
 
 /** An invocation that may go on. */
@@ -19,7 +20,7 @@ export interface Admitted {
 
 export interface AdmissionDeps {
   readonly registry: Pick<TemplateRegistry, 'resolve'>;
-  readonly keys: Pick<KeyStore, 'verify'>;
+  readonly keys: Pick<KeyStore, 'verify' | 'spend'>;
   /** Uniform in [0, 1): draws the version of a weighted alias. */
   readonly random: () => number;
 }
@@ -45,6 +46,21 @@ export function admit(deps: AdmissionDeps, request: IncomingMessage, route: Func
     session: sessionOf(request),
     timeoutMs: Math.min(invocationMs, timeoutOf(request) ?? invocationMs),
   };
+}
+
+/**
+ * The template's own rate, whoever calls and whichever version answers.
+ * @throws GatewayError `rate_limited`
+ */
+export function keepRate(rates: TokenBuckets, { template, definition }: RegisteredVersion): void {
+  const { ratePerSecond } = definition.admission;
+  if (ratePerSecond === null) return;
+  const taken = rates.take(template, rateOf(ratePerSecond));
+  if (taken.isTaken) return;
+  throw new GatewayError('rate_limited', `${template} may be called ${ratePerSecond} times a second`, {
+    retryAfterSeconds: taken.retryAfterSeconds,
+    extra: { limit: ratePerSecond, knob: 'admission.ratePerSecond' },
+  });
 }
 
 /** The version a route names, or why there is none: who may know that is decided later. */

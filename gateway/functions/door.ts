@@ -1,7 +1,8 @@
 /** The function door: raw requests and upgrades in, answers of machines out. No fetch, no decoding, no buffering. */
 import type { InvokeRequest } from '../../edge/client/index.ts';
 import { GatewayError, type VersionDigest } from '../../sdk/index.ts';
-import { type AdmissionDeps, type Admitted, admit, resolve } from './admission.ts';
+import { createTokenBuckets } from '../limits/token-buckets.ts';
+import { type AdmissionDeps, type Admitted, admit, keepRate, resolve } from './admission.ts';
 import { callEdge } from './edge-call.ts';
 import { Exchange, type ExchangeDeps, type ExchangeOptions, type Incoming } from './exchange.ts';
 import { createIdempotentCalls, type IdempotentCallDeps, idempotencyKeyOf } from './idempotent-call.ts';
@@ -41,6 +42,7 @@ export interface FunctionDoor {
 /** @param deps shared with the rest of the gateway; the door only owns what is in flight */
 export function createFunctionDoor(deps: FunctionDoorDeps, options: FunctionDoorOptions): FunctionDoor {
   const answerOnce = createIdempotentCalls(deps);
+  const rates = createTokenBuckets(deps);
   let inFlight = 0;
   let idleCallbacks: (() => void)[] = [];
   const onOver = () => {
@@ -58,6 +60,8 @@ export function createFunctionDoor(deps: FunctionDoorDeps, options: FunctionDoor
   const admitInto = (exchange: Exchange, incoming: Incoming): Admitted => {
     const admission = admit(deps, incoming.request, incoming.route);
     exchange.record.admitted = admission;
+    if (admission.key !== null) deps.keys.spend(admission.key);
+    keepRate(rates, admission.version);
     if (inFlight > options.inFlight) {
       const message = `the gateway has ${options.inFlight} unfinished invocations, its limit`;
       throw new GatewayError('node_at_capacity', message, { extra: { limit: options.inFlight } });

@@ -34,7 +34,10 @@ test('a key is known by its hash only: the database does not hold it', () => {
   const { key, id, prefix } = store.create('ci');
   assert.match(key, /^e2b_[0-9a-f]{40}$/);
   assert.equal(prefix, key.slice(0, 12));
-  assert.deepEqual(store.verify(key), { id, name: 'ci' });
+  assert.deepEqual(store.verify(key), {
+    ...{ id, name: 'ci' },
+    limits: { ratePerSecond: null, requestsPerDay: null },
+  });
   const dump = JSON.stringify(db.prepare('SELECT * FROM api_keys').all());
   assert.ok(!dump.includes(key.slice(12)));
 });
@@ -99,4 +102,54 @@ test('the first key is made once', () => {
     store.list().map(({ name, lastUsedAt }) => [name, lastUsedAt]),
     [['first', 1_000_000]],
   );
+});
+
+test('a key past its quota of the day or its rate is refused with the limit and the time to come back', () => {
+  const db = new DatabaseSync(':memory:');
+  const clock = stoppedClock();
+  const store = createKeyStore(db, { clock });
+  const spend = (name: string, limits: { ratePerSecond: number | null; requestsPerDay: number | null }) => {
+    const identity = store.verify(store.create(name, limits).key);
+    return () => store.spend(identity!);
+  };
+  const daily = spend('daily', { ratePerSecond: null, requestsPerDay: 2 });
+  daily();
+  daily();
+  const secondsOfDay = Math.ceil((86_400_000 - (1_000_000 % 86_400_000)) / 1000);
+  assert.throws(daily, (error: unknown) => {
+    assert.ok(isGatewayError(error, 'quota_exceeded'));
+    assert.deepEqual(error.details.extra, { limit: 2, used: 2, knob: 'key.limits.requestsPerDay' });
+    assert.equal(error.details.retryAfterSeconds, secondsOfDay);
+    return true;
+  });
+  clock.advance(86_400_000);
+  daily();
+  const fast = spend('fast', { ratePerSecond: 1, requestsPerDay: null });
+  fast();
+  assert.throws(fast, (error: unknown) => isGatewayError(error, 'rate_limited'));
+  clock.advance(1_000);
+  fast();
+});
+
+test('what a key used today outlives a restart, and a removed key leaves no count behind', () => {
+  const db = new DatabaseSync(':memory:');
+  const clock = stoppedClock();
+  const limits = { ratePerSecond: null, requestsPerDay: 10 };
+  const first = createKeyStore(db, { clock });
+  const { id, key } = first.create('ci', limits);
+  first.spend(first.verify(key)!);
+  first[Symbol.dispose]();
+  const second = createKeyStore(db, { clock });
+  assert.equal(second.requestsToday(id), 1);
+  assert.equal(second.list()[0]?.requestsToday, 1);
+  second.remove(id);
+  assert.equal(db.prepare('SELECT count(*) AS count FROM key_usage').get()?.count, 0);
+});
+
+test('a database of an earlier release gets the column of limits', () => {
+  const db = new DatabaseSync(':memory:');
+  db.exec(`CREATE TABLE api_keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, prefix TEXT NOT NULL,
+    hash BLOB NOT NULL UNIQUE, created_at INTEGER NOT NULL, last_used_at INTEGER) STRICT`);
+  const store = createKeyStore(db, { clock: stoppedClock() });
+  assert.equal(store.verify(store.create('ci').key)?.limits.requestsPerDay, null);
 });

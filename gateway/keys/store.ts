@@ -2,19 +2,36 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
 import { LRUCache } from 'lru-cache';
-import { type Clock, type CreatedKey, GatewayError, type KeyInfo, randomName } from '../../sdk/index.ts';
+import {
+  type Clock,
+  type CreatedKey,
+  GatewayError,
+  type KeyInfo,
+  type KeyLimits,
+  keyLimitsSchema,
+  randomName,
+} from '../../sdk/index.ts';
+import { createKeyUsage } from './usage.ts';
 
 /** Who a valid key belongs to. */
 export interface KeyIdentity {
   readonly id: string;
   readonly name: string;
+  readonly limits: KeyLimits;
 }
 
 export interface KeyStore extends Disposable {
   /** Null for anything but a stored key. Notes the use, which reaches the database some seconds later. */
   verify(key: string): KeyIdentity | null;
-  /** The answer is the only place where the key itself ever appears. */
-  create(name: string): CreatedKey;
+  /**
+   * Counts one request of a key that takes a machine.
+   * @throws GatewayError `quota_exceeded`, `rate_limited`
+   */
+  spend(identity: KeyIdentity): void;
+  /** Requests that count, of this UTC day, made with the key. */
+  requestsToday(id: string): number;
+  /** The answer is the only place where the key itself ever appears. Without limits it has none. */
+  create(name: string, limits?: KeyLimits): CreatedKey;
   list(): KeyInfo[];
   /** @throws GatewayError `key_not_found` */
   remove(id: string): void;
@@ -42,6 +59,7 @@ interface Row {
   readonly hash: Uint8Array;
   readonly created_at: number;
   readonly last_used_at: number | null;
+  readonly limits: string | null;
 }
 
 /** Creates its table on first use. */
@@ -55,12 +73,16 @@ export function createKeyStore(
   const cacheMs = options.cacheMs ?? 2000;
   db.exec(`CREATE TABLE IF NOT EXISTS api_keys (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, prefix TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
-    created_at INTEGER NOT NULL, last_used_at INTEGER
+    created_at INTEGER NOT NULL, last_used_at INTEGER, limits TEXT
   ) STRICT`);
+  // A database of an earlier release has no such column.
+  const columns = db.prepare('PRAGMA table_info(api_keys)').all() as unknown as { readonly name: string }[];
+  if (!columns.some(({ name }) => name === 'limits')) db.exec('ALTER TABLE api_keys ADD COLUMN limits TEXT');
+  const usage = createKeyUsage(db, { clock }, { flushMs });
   const selectByHash = db.prepare('SELECT * FROM api_keys WHERE hash = ?');
   const selectAll = db.prepare('SELECT * FROM api_keys ORDER BY created_at, id');
   const insert = db.prepare(
-    'INSERT INTO api_keys (id, name, prefix, hash, created_at) VALUES (?, ?, ?, ?, ?)',
+    'INSERT INTO api_keys (id, name, prefix, hash, created_at, limits) VALUES (?, ?, ?, ?, ?, ?)',
   );
   const remove = db.prepare('DELETE FROM api_keys WHERE id = ?');
   const touch = db.prepare('UPDATE api_keys SET last_used_at = ? WHERE id = ?');
@@ -81,7 +103,7 @@ export function createKeyStore(
     cancelFlush ??= clock.schedule(flushMs, flush);
     return identity;
   };
-  const create = (name: string): CreatedKey => {
+  const create = (name: string, limits: KeyLimits = noLimits): CreatedKey => {
     const key = `e2b_${randomBytes(20).toString('hex')}`;
     const info = {
       id: `key${randomName(12)}`,
@@ -89,8 +111,8 @@ export function createKeyStore(
       prefix: key.slice(0, prefixLength),
       createdAt: clock.now(),
     };
-    insert.run(info.id, info.name, info.prefix, digestOf(key), info.createdAt);
-    return { ...info, lastUsedAt: null, key };
+    insert.run(info.id, info.name, info.prefix, digestOf(key), info.createdAt, JSON.stringify(limits));
+    return { ...info, lastUsedAt: null, limits, requestsToday: 0, key };
   };
   return {
     verify(key) {
@@ -103,10 +125,12 @@ export function createKeyStore(
       cache.delete(cacheKey);
       const row = selectByHash.get(digest) as unknown as Row | undefined;
       if (row === undefined || !timingSafeEqual(row.hash, digest)) return null;
-      const identity = { id: row.id, name: row.name };
+      const identity = { id: row.id, name: row.name, limits: limitsOf(row) };
       cache.set(cacheKey, { identity, readAt: clock.monotonic() });
       return noteUse(identity);
     },
+    spend: (identity) => usage.spend(identity),
+    requestsToday: (id) => usage.requestsToday(id),
     create,
     list() {
       flush();
@@ -116,18 +140,29 @@ export function createKeyStore(
         prefix: row.prefix,
         createdAt: row.created_at,
         lastUsedAt: row.last_used_at,
+        limits: limitsOf(row),
+        requestsToday: usage.requestsToday(row.id),
       }));
     },
     remove(id) {
       cache.clear();
       uses.delete(id);
+      usage.forget(id);
       if (remove.run(id).changes === 0) {
         throw new GatewayError('key_not_found', 'there is no key with this id', { extra: { id } });
       }
     },
     ensureFirstKey: (name) => (selectAll.get() === undefined ? create(name) : null),
-    [Symbol.dispose]: flush,
+    [Symbol.dispose]() {
+      flush();
+      usage[Symbol.dispose]();
+    },
   };
 }
+
+const noLimits: KeyLimits = keyLimitsSchema.parse({});
+
+const limitsOf = ({ limits }: Row): KeyLimits =>
+  limits === null ? noLimits : keyLimitsSchema.parse(JSON.parse(limits));
 
 const digestOf = (key: string): Buffer => hash('sha256', key, 'buffer');

@@ -61,7 +61,12 @@ export interface AdminClient {
   nodes(options?: CallOptions): Promise<wire.NodeInfo[]>;
   keys(options?: CallOptions): Promise<wire.KeyInfo[]>;
   /** The answer is the only one that ever carries the key itself. */
-  createKey(name: string, options?: CallOptions): Promise<wire.CreatedKey>;
+  createKey(
+    name: string,
+    options?: CallOptions & { readonly limits?: Partial<wire.KeyLimits> | undefined },
+  ): Promise<wire.CreatedKey>;
+  /** What bounds this key, the templates and the nodes, and what is used of it. */
+  limits(options?: CallOptions): Promise<wire.LimitInfo[]>;
   removeKey(id: string, options?: CallOptions): Promise<void>;
   logs(query: LogQuery): AsyncIterable<wire.LogLine>;
   /** Calls a template through the function door; a function's own error status is an answer, not an error. */
@@ -97,7 +102,8 @@ export function createAdminClient(options: AdminClientOptions): AdminClient {
     nodes: (call) => items(wire.nodeSchema, '/v1/nodes', call),
     keys: (call) => items(wire.keySchema, '/v1/keys', call),
     createKey: (name, call) =>
-      transport.json(wire.createdKeySchema, send('POST', '/v1/keys', call, { name })),
+      transport.json(wire.createdKeySchema, send('POST', '/v1/keys', call, { name, limits: call?.limits })),
+    limits: (call) => items(wire.limitSchema, '/v1/limits', call),
     removeKey: async (id, call) => done(send('DELETE', `/v1/keys/${segment(id)}`, call)),
     logs: (query) =>
       transport.lines(wire.logLineSchema, send('GET', `/v1/logs?${logParameters(query)}`, query)),

@@ -183,15 +183,33 @@ export const nodeSchema = z.strictObject({
 });
 export type NodeInfo = z.infer<typeof nodeSchema>;
 
+/** What a key may do; null: no such limit. Calls of functions, new sandboxes and forks count. */
+export const keyLimitsSchema = z.strictObject({
+  ratePerSecond: z
+    .number()
+    .positive()
+    .max(1_000_000)
+    .nullable()
+    .default(null)
+    .describe('requests a second, with bursts of one second’s worth'),
+  requestsPerDay: z.number().int().min(1).nullable().default(null).describe('requests a UTC day'),
+});
+export type KeyLimits = z.infer<typeof keyLimitsSchema>;
+
 export const keySchema = z.strictObject({
   id: z.string(),
   name: z.string(),
   prefix: z.string().describe('first characters of the key, enough to recognise it'),
   createdAt: epochMs,
   lastUsedAt: epochMs.nullable(),
+  limits: keyLimitsSchema.optional(),
+  requestsToday: z.number().int().optional(),
 });
 export type KeyInfo = z.infer<typeof keySchema>;
-export const createKeyRequestSchema = z.strictObject({ name: z.string().min(1).max(100) });
+export const createKeyRequestSchema = z.strictObject({
+  name: z.string().min(1).max(100),
+  limits: keyLimitsSchema.prefault({}),
+});
 /** The only answer that ever carries the key itself. */
 export const createdKeySchema = z.strictObject({ ...keySchema.shape, key: z.string() });
 export type CreatedKey = z.infer<typeof createdKeySchema>;
@@ -207,6 +225,16 @@ export const logLineSchema = z.strictObject({
 export type LogLine = z.infer<typeof logLineSchema>;
 
 export const listOf = <T extends z.ZodType>(item: T) => z.strictObject({ items: z.array(item) });
+
+/** One limit, what is used of it, and what raises it: an entry of `GET /v1/limits`, and the body of a 429 says the same. */
+export const limitSchema = z.strictObject({
+  scope: z.enum(['key', 'template', 'node']),
+  name: z.string().describe('id of the key, name@version of the template, or id of the node'),
+  knob: z.string().describe('what to change to raise it'),
+  limit: z.number().nullable().describe('null: none'),
+  used: z.number().nullable().describe('null where it is not counted, as for rates'),
+});
+export type LimitInfo = z.infer<typeof limitSchema>;
 
 /** The body of every error which Snapgate makes: RFC 9457 members, and those of E2B's API. */
 export const problemSchema = z

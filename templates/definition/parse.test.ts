@@ -63,7 +63,6 @@ test('the example of the design is accepted but for what is not supported yet', 
 for (const [field, extra] of [
   ['image.oci', { image: { oci: 'docker.io/library/alpine:3' } }],
   ['secrets', { secrets: ['API_TOKEN'] }],
-  ['admission.ratePerSecond', { admission: { ratePerSecond: 10 } }],
 ] as const) {
   test(`${field} is refused as not supported yet instead of being ignored`, () => {
     const error = refusal({ ...minimal, ...extra });

@@ -14,9 +14,6 @@ function unsupported(definition: TemplateDefinition): Problem | undefined {
   if (definition.secrets.length > 0) {
     return { field: 'secrets', text: 'secrets are not supported yet; nothing would be injected' };
   }
-  if (definition.admission.ratePerSecond !== null) {
-    return { field: 'admission.ratePerSecond', text: 'rate limits are not supported yet; leave it null' };
-  }
   return undefined;
 }
 

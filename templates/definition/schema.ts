@@ -95,7 +95,7 @@ const admissionSchema = z.strictObject({
     .max(1_000_000)
     .nullable()
     .default(null)
-    .describe('not supported yet: leave null'),
+    .describe('calls a second at each gateway, with bursts of one second’s worth; null: no limit'),
 });
 
 const ttlSchema = z.strictObject({
