@@ -12,8 +12,11 @@ import { openEdge, type StartStep } from './main.ts';
 export interface ServeEdgeOptions {
   /** Absolute. */
   readonly dataDirectory: string;
-  /** `host:port`, which needs certificates; default: the unix socket `edge.sock` in the data directory, mode 0600. */
-  readonly listen?: { readonly host: string; readonly port: number };
+  /**
+   * An address, which needs certificates, or the descriptor of a listening unix socket that the process was started with, whose
+   * mode its maker answers for. Default: the unix socket `edge.sock` in the data directory, mode 0600.
+   */
+  readonly listen?: { readonly host: string; readonly port: number } | { readonly fd: number };
   readonly log: Logger;
   readonly onStep: StartStep;
   readonly signal: AbortSignal;
@@ -58,7 +61,7 @@ export async function serveEdge(
   options: ServeEdgeOptions,
 ): Promise<{ readonly address: string; close(): Promise<void> }> {
   const tls =
-    options.listen === undefined
+    options.listen === undefined || 'fd' in options.listen
       ? undefined
       : {
           ...(await readTlsFiles(options.dataDirectory, 'edge')),
@@ -76,6 +79,13 @@ export async function serveEdge(
     await once(server, 'listening');
     if (options.listen === undefined) await chmod(edgeSocket, 0o600);
     const bound = server.address();
+    if (tls === undefined && typeof bound !== 'string') {
+      server.close();
+      throw new GatewayError('invalid_request', 'an edge takes only a unix socket without mutual TLS', {
+        component: 'edge',
+        field: 'listen',
+      });
+    }
     let closing: Promise<void> | undefined;
     const close = async () => {
       server.close();
@@ -85,8 +95,8 @@ export async function serveEdge(
     return {
       address:
         typeof bound === 'string' || bound === null
-          ? `unix:${edgeSocket}`
-          : `https://${options.listen?.host}:${bound.port}`,
+          ? `unix:${bound ?? edgeSocket}`
+          : `https://${bound.address}:${bound.port}`,
       close() {
         closing ??= close();
         return closing;

@@ -16,6 +16,7 @@ import { alpnFor, type Http2Side, serveHttp2 } from './e2b/tls/http2.ts';
 import { createFunctionDoor } from './functions/door.ts';
 import { createTrustCheck } from './functions/forwarded.ts';
 import type { KeyStore } from './keys/store.ts';
+import { closed, type ListenAddress, listening } from './listening.ts';
 import { createGatewayMetrics } from './metrics.ts';
 import type { GatewayOptions } from './options.ts';
 import type { Placement } from './placement.ts';
@@ -43,13 +44,8 @@ export interface GatewayDeps {
   readonly random?: () => number;
 }
 
-export interface ListenOptions {
-  readonly host: string;
-  /** 0: one that is free. */
-  readonly port: number;
-  /** HTTPS with this key and certificate. */
-  readonly tls?: TlsOptions;
-}
+/** HTTPS where `tls` brings key and certificate. */
+export type ListenOptions = ListenAddress & { readonly tls?: TlsOptions };
 
 export interface Gateway extends AsyncDisposable {
   /** Opens one more listener. @returns where it listens */
@@ -113,7 +109,8 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
   );
   const listener = getRequestListener(api.fetch, { overrideGlobalObjects: false });
 
-  const stopListening = () => Promise.all(Array.from(servers, (server) => closed(server)));
+  const stopListening = () =>
+    Promise.all(Array.from(servers, (server) => closed(server, { clock, idleMs: timeouts.lameDuckMs })));
   const dispose = async (): Promise<void> => {
     isDraining = true;
     const stopped = stopListening();
@@ -127,7 +124,7 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
   };
 
   return {
-    async listen({ host, port, tls }) {
+    async listen({ tls, ...address }) {
       const speaksHttp2 = tls !== undefined && e2b !== undefined;
       const server = createGatewayServer(
         { functions, ports, e2b, api: listener, metrics, clock },
@@ -139,7 +136,7 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
         sockets.add(socket);
         socket.once('close', () => sockets.delete(socket));
       });
-      await listening(server, host, port);
+      await listening(server, address);
       servers.add(server);
       return server.address() as AddressInfo;
     },
@@ -168,21 +165,6 @@ export function createGateway(deps: GatewayDeps, options: GatewayOptions): Gatew
       return disposing;
     },
   };
-}
-
-function listening(server: Server, host: string, port: number): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once('error', reject);
-  server.listen({ host, port }, () => {
-    server.off('error', reject);
-    resolve();
-  });
-  return promise;
-}
-
-/** Resolves when the last connection is gone; idle ones are closed at once. */
-function closed(server: Server): Promise<void> {
-  return new Promise((resolve) => server.close(() => resolve()));
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

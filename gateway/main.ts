@@ -3,11 +3,11 @@ import { mkdir } from 'node:fs/promises';
 import { createHttpEdgeClient, type EdgeAddress } from '../edge/client/index.ts';
 import { dataLayout, readTlsFiles, serveEdge } from '../edge/index.ts';
 import { GatewayError } from '../sdk/index.ts';
+import { parseListen } from './listening.ts';
 import {
   certificateDirectory,
   createLog,
   openGateway,
-  parseListen,
   type RunningService,
   type ServiceOptions,
 } from './runtime.ts';

@@ -28,6 +28,9 @@ const timeoutsSchema = z.strictObject({
     .default(15_000)
     .describe('from the first byte of a request to the end of its headers'),
   keepAliveMs: whole(0).default(75_000).describe('idle client connection; above the 60 s of usual clients'),
+  lameDuckMs: whole(0)
+    .default(1000)
+    .describe('how long a stop keeps idle client connections, on each of which a request may be on its way'),
   uploadIdleMs: whole(100).default(60_000).describe('gap between two pieces of a request body'),
   lingerMs: whole(0).default(5000).describe('see limits.lingerBytes'),
   edgeGraceMs: whole(0)

@@ -13,6 +13,7 @@ import { loadOwnCertificate, type ServerCertificate } from './e2b/tls/authority.
 import { redactedPaths } from './fields.ts';
 import { createGateway, type Gateway } from './gateway.ts';
 import { createKeyStore, type KeyStore } from './keys/store.ts';
+import { parseListen } from './listening.ts';
 import { gatewayOptionsSchema } from './options.ts';
 import { singleEdge } from './placement.ts';
 import { createIdempotencyStore } from './sandboxes/idempotency.ts';
@@ -51,7 +52,7 @@ export interface TlsListenOptions {
 export interface ServiceOptions {
   /** Absolute. */
   readonly dataDirectory: string;
-  /** `host:port`. Default `127.0.0.1:7070`. */
+  /** `host:port`, or `fd:N` for a listening socket that the process was started with. Default `127.0.0.1:7070`. */
   readonly listen?: string;
   /** Names below it lead here. Default `localhost`, or `snapgate.localhost` for clients of E2B. */
   readonly domain?: string | undefined;
@@ -61,7 +62,9 @@ export interface ServiceOptions {
 
 /** Beside the plain listener. */
 function besideListen(listen: string = defaultListen): string {
-  const { host, port } = parseListen(listen);
+  const address = parseListen(listen);
+  if ('fd' in address) return `127.0.0.1:${defaultTlsPort}`;
+  const { host, port } = address;
   return `${host.includes(':') ? `[${host}]` : host}:${port === 0 ? 0 : defaultTlsPort}`;
 }
 
@@ -77,20 +80,6 @@ const readyPollMs = 20;
 /** JSON lines on stderr, so that stdout stays free for what a person asked for. */
 export const createLog = (level: string): Logger =>
   pino({ level, redact: [...redactedPaths] }, pino.destination(2));
-
-/** `host:port`, with brackets around an IPv6 host. Throws `invalid_request`. */
-export function parseListen(listen: string): { readonly host: string; readonly port: number } {
-  const match = /^(?:\[([0-9a-f:]+)\]|([^:[\]]+)):(\d{1,5})$/i.exec(listen);
-  const port = Number(match?.[3]);
-  if (match === null || port > 65_535) {
-    throw new GatewayError(
-      'invalid_request',
-      `${listen} is not an address to listen on, such as 127.0.0.1:7070`,
-      { field: 'listen' },
-    );
-  }
-  return { host: match[1] ?? match[2] ?? '', port };
-}
 
 const credentialsSchema = z.strictObject({ url: z.string(), apiKey: z.string() });
 type Credentials = z.infer<typeof credentialsSchema>;
@@ -140,7 +129,6 @@ export async function openGateway(
     readonly paths: { readonly state: string; readonly credentials: string; readonly tls: string };
   },
 ): Promise<RunningService> {
-  const { host, port } = parseListen(options.listen ?? defaultListen);
   await using stack = new AsyncDisposableStack();
   const db = stack.adopt(new DatabaseSync(options.paths.state), (database) => database.close());
   const settings = gatewayOptionsSchema.parse(options.domain === undefined ? {} : { domain: options.domain });
@@ -162,7 +150,7 @@ export async function openGateway(
       settings,
     ),
   );
-  const address = await gateway.listen({ host, port });
+  const address = await gateway.listen(parseListen(options.listen ?? defaultListen));
   const url = `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
   const e2b =
     options.tls === null
