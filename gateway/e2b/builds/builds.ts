@@ -6,7 +6,7 @@ import { type Clock, GatewayError, isTemplateName, toProblem } from '../../../sd
 import { packTemplate, parseDefinition, type TemplateRegistry } from '../../../templates/index.ts';
 import { toGatewayError } from '../../errors.ts';
 import type { Publisher } from '../../publish.ts';
-import { parseTemplateName } from '../control/origin.ts';
+import { parseTemplateName } from '../template-name.ts';
 import { createRecipes, type Recipe } from './recipes.ts';
 import { type BuildRequest, type BuildStart, baseOf } from './schemas.ts';
 import { firstState, scriptStep, startScript } from './script.ts';

@@ -30,7 +30,7 @@ const userPattern = /^[a-z_][a-z0-9_-]{0,31}$/;
 const variablePattern = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
 
 /** Runs `command` as a user of the guest, with the env and in the directory of the state. */
-export function runAs({ env, workdir }: BuildState, user: string, command: string): string {
+function runAs({ env, workdir }: BuildState, user: string, command: string): string {
   const pairs = Object.entries(env).map(([name, value]) => quote(`${name}=${value}`));
   const words = ['env', `HOME="$home"`, `USER=${user}`, ...pairs, '/bin/bash', '-l', '-c', quote(command)];
   const cd = workdir === null ? 'cd "$home"' : `cd ${quote(workdir)}`;

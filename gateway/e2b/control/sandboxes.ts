@@ -10,11 +10,12 @@ import {
   type SandboxInfo,
 } from '../../../sdk/index.ts';
 import { type ApiEnv, newRouter } from '../../api/router.ts';
+import { parseTemplateName } from '../template-name.ts';
 import { readBody, readQuery, sandboxIdOf } from './body.ts';
 import { toCreateRequest, toNetworkChoice } from './create.ts';
 import type { ControlDeps } from './deps.ts';
 import { listQuerySchema, pageOf, parseMetadata } from './listing.ts';
-import { originOf, parseTemplateName } from './origin.ts';
+import { originOf } from './origin.ts';
 import * as schemas from './schemas.ts';
 import { showCreated, showDetail, showListed } from './wire.ts';
 

@@ -3,10 +3,10 @@ import type { OpenAPIHono } from '@hono/zod-openapi';
 import { z } from 'zod';
 import { GatewayError, type SandboxId, type SnapshotInfo } from '../../../sdk/index.ts';
 import { type ApiEnv, newRouter } from '../../api/router.ts';
+import { defaultTag, parseTemplateName } from '../template-name.ts';
 import { readBody, readQuery, sandboxIdOf } from './body.ts';
 import type { ControlDeps } from './deps.ts';
 import { limitSchema, tokenSchema } from './listing.ts';
-import { defaultTag, parseTemplateName } from './origin.ts';
 import { snapshotSchema } from './schemas.ts';
 
 const querySchema = z.strictObject({

@@ -4,11 +4,12 @@ import { z } from 'zod';
 import { GatewayError, isGatewayError, type TemplateDetail, type VersionDigest } from '../../../sdk/index.ts';
 import { latestAlias } from '../../../templates/index.ts';
 import { type ApiEnv, newRouter } from '../../api/router.ts';
+import { defaultTag, parseTemplateName } from '../template-name.ts';
 import { envdVersion } from '../version.ts';
 import { readBody, readQuery } from './body.ts';
 import type { ControlDeps } from './deps.ts';
 import { limitSchema, tokenSchema } from './listing.ts';
-import { defaultTag, findSnapshot, parseTemplateName } from './origin.ts';
+import { findSnapshot } from './origin.ts';
 
 const iso = (epochMs: number): string => new Date(epochMs).toISOString();
 const tagSchema = z.string().regex(/^(?!v[0-9]+$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/);
@@ -24,11 +25,11 @@ const oneSchema = z.strictObject({ limit: limitSchema, nextToken: tokenSchema })
 const updateSchema = z.strictObject({ public: z.boolean().optional() });
 
 /** Tags are our aliases; the one that names without a tag mean has another name there. */
-export const toAlias = (tag: string): string => (tag === defaultTag ? latestAlias : tag);
-export const toTag = (alias: string): string => (alias === latestAlias ? defaultTag : alias);
+const toAlias = (tag: string): string => (tag === defaultTag ? latestAlias : tag);
+const toTag = (alias: string): string => (alias === latestAlias ? defaultTag : alias);
 
 /** Names by which a template is started. */
-export const namesOf = ({ name, aliases }: Pick<TemplateDetail, 'name' | 'aliases'>): string[] =>
+const namesOf = ({ name, aliases }: Pick<TemplateDetail, 'name' | 'aliases'>): string[] =>
   aliases.map(({ alias }) => (alias === latestAlias ? name : `${name}:${toTag(alias)}`));
 
 interface Sizes {

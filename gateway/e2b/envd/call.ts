@@ -25,7 +25,7 @@ export const callKey = createContextKey<EnvdCall | undefined>(undefined, { descr
 export const cutKey = createContextKey<() => void>(() => {}, { description: 'cut off' });
 
 /** User whose name no request says. */
-export const defaultUser = 'user';
+const defaultUser = 'user';
 const userPattern = /^[a-z_][a-z0-9_-]{0,31}$/;
 
 /** The user of `Authorization: Basic base64("name:")`; null when that names nobody who can exist. */

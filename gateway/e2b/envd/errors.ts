@@ -34,7 +34,7 @@ const reasons: Readonly<Record<string, Code>> = {
 const reasonOf = (error: GatewayError): string => String(error.details.extra?.reason ?? '');
 
 /** Whether a refusal means that no such user is known inside. */
-export const isUnknownUser = (error: GatewayError): boolean =>
+const isUnknownUser = (error: GatewayError): boolean =>
   error.code === 'invalid_request' && /^there is no (?:such )?user/.test(error.message);
 
 /** For RPCs. What is no error of ours stays what it is. */

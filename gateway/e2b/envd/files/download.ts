@@ -17,7 +17,7 @@ interface Found {
 }
 
 /** Compressed only for clients that ask for nothing else: for others it would cost the node more than it saves them. */
-export const wantsGzip = (accept: string | undefined): boolean =>
+const wantsGzip = (accept: string | undefined): boolean =>
   /^\s*gzip\s*(?:;\s*q=(?:1(?:\.0*)?|0?\.[0-9]*[1-9][0-9]*))?\s*$/i.test(accept ?? '');
 
 /** @throws GatewayError `file_not_found`, `invalid_request` for what is no file, and what the sandbox throws */

@@ -32,7 +32,7 @@ function permissions({ type, mode }: FileRow): string {
 }
 
 /** Metadata of a file by its extended attributes; empty when it has none. */
-export function metadataOf(row: Pick<FileRow, 'attributes'>): Record<string, string> {
+function metadataOf(row: Pick<FileRow, 'attributes'>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(row.attributes ?? {})
       .filter(([name]) => name.startsWith(metadataPrefix))
