@@ -38,13 +38,16 @@ export async function* follow(
   const where = { edge, id, signal, process: record.id };
   yield event({ case: 'start', value: { pid: record.pid } });
   const streams: readonly Stream[] = record.isPty === true ? ['pty'] : ['stdout', 'stderr'];
+  // Asked at once: when the output ends, the answer is there.
+  const end = observe(where, (channel) => channel.waitProcess(record.id, { signal }), true);
+  end.catch(() => {});
   const outputs = streams.map((stream) => pieces({ ...where, stream }, fromStart ? 0 : seen(record, stream)));
   yield* merge(outputs, {
     clock,
     keepAliveMs,
     keepAlive: () => event({ case: 'keepalive', value: {} }),
   });
-  const ended = await observe(where, (channel) => channel.waitProcess(record.id, { signal }), true);
+  const ended = await end;
   if (ended.isTimedOut) {
     throw new ConnectError('the command took longer than its timeout and was killed', Code.DeadlineExceeded);
   }
