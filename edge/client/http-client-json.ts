@@ -92,7 +92,7 @@ export async function* readLines<T>(
 }
 
 /** The value, or that the answer can't be read. */
-export function parsed<T>(schema: z.ZodType<T>, value: unknown): T {
+function parsed<T>(schema: z.ZodType<T>, value: unknown): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   throw unreadable('it is not what was asked for', result.error);

@@ -9,7 +9,7 @@ const gatherMs = 50;
 const maxGathered = 1_000;
 
 /** The event of a process that is over. */
-export const processEnded = (sandbox: string, { id, ...process }: EndedProcess): NewEvent => ({
+const processEnded = (sandbox: string, { id, ...process }: EndedProcess): NewEvent => ({
   sandbox,
   type: 'process_ended',
   data: { process: id, ...process },
