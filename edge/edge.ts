@@ -211,7 +211,7 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
     machines: () => machines.list(),
     async pools(): Promise<PoolInfo[]> {
       return [...serving.serving()].map(({ served, pool, definition }) =>
-        toPoolInfo(deps.node, served, definition.pool, pool.stats()),
+        toPoolInfo(deps.node, served, targetOf(definition.pool), pool.stats()),
       );
     },
     logs: (request: LogRequest) => logs.read(request),
@@ -229,6 +229,8 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
     [Symbol.asyncDispose]: dispose,
   };
 }
+
+const targetOf = ({ ready, blank, max }: PoolInfo['target']): PoolInfo['target'] => ({ ready, blank, max });
 
 function toPoolInfo(
   node: NodeId,

@@ -23,3 +23,4 @@ export { type MachineCosts, type SimulationOptions, type SimulationReport, simul
 export { describeSizing, type Sizing, type SizingDecision } from './sizing.ts';
 export { hitRate, type PoolStats } from './stats.ts';
 export { createVirtualClock, type VirtualClock } from './virtual-clock.ts';
+export { type FloorWindow, type Weekday, weekdays } from './windows.ts';

@@ -1,5 +1,6 @@
 /** What a template's definition says about its pool, checked. */
 import { GatewayError } from '../sdk/index.ts';
+import { type FloorWindow, minutesOf } from './windows.ts';
 
 /** `always`: until a TTL or `maxInvocations`; `never`: one clone per invocation; `session`: one clone per session key. */
 export type ReusePolicy = 'always' | 'never' | 'session';
@@ -8,6 +9,8 @@ export type ReusePolicy = 'always' | 'never' | 'session';
 export interface PoolLimits {
   /** Floor of restored, primed and parked machines. */
   readonly ready: number;
+  /** Times of the week with a higher floor. Default: none. */
+  readonly windows?: readonly FloorWindow[] | undefined;
   /** Floor of started VMMs that wait for state. */
   readonly blank: number;
   /** Ceiling over everything that exists: spawning, blank, restoring, ready, serving, disposing. */
@@ -44,6 +47,9 @@ export type CheckedPoolOptions = {
 /** Longest delay a timer can hold (2^31 − 1 ms, about 24 days). */
 const longestMs = 2 ** 31 - 1;
 
+/** Of a day. */
+const lastMinute = 24 * 60 - 1;
+
 function checkInteger(field: string, value: number, min: number, max: number): void {
   if (Number.isInteger(value) && value >= min && value <= max) return;
   throw new GatewayError('invalid_definition', `${field} must be a whole number from ${min} to ${max}`, {
@@ -59,10 +65,16 @@ export function checkPoolOptions(options: PoolOptions): CheckedPoolOptions {
     maxInvocations: options.maxInvocations ?? Number.MAX_SAFE_INTEGER,
     restoreTimeoutMs: options.restoreTimeoutMs ?? 30_000,
     followDemand: options.followDemand ?? true,
+    windows: options.windows ?? [],
   };
   checkInteger('pool.max', checked.max, 1, 100_000);
   checkInteger('pool.ready', checked.ready, 0, checked.max);
   checkInteger('pool.blank', checked.blank, 0, checked.max);
+  for (const [index, window] of checked.windows.entries()) {
+    checkInteger(`pool.windows.${index}.ready`, window.ready, 0, checked.max);
+    checkInteger(`pool.windows.${index}.from`, minutesOf(window.from), 0, lastMinute);
+    checkInteger(`pool.windows.${index}.to`, minutesOf(window.to), 0, lastMinute);
+  }
   checkInteger('admission.concurrency', checked.concurrency, 1, 100_000);
   checkInteger('admission.queue.depth', checked.queue.depth, 0, 1_000_000);
   checkInteger('admission.queue.timeoutMs', checked.queue.timeoutMs, 0, longestMs);

@@ -79,8 +79,9 @@ export class Pool implements AsyncDisposable {
 
   /** Changes sizes and bounds; machines above a lowered `max` go as they become idle. Throws `invalid_definition`. */
   setOptions(limits: Partial<PoolLimits>): void {
-    const { ready, blank, max, queue, ttl } = { ...this.#engine.options, ...limits };
-    this.#engine.options = checkPoolOptions({ ...this.#engine.options, ready, blank, max, queue, ttl });
+    const { ready, windows, blank, max, queue, ttl } = { ...this.#engine.options, ...limits };
+    const changed = { ready, windows, blank, max, queue, ttl };
+    this.#engine.options = checkPoolOptions({ ...this.#engine.options, ...changed });
     this.#engine.round();
   }
 
@@ -89,8 +90,8 @@ export class Pool implements AsyncDisposable {
    * ready ones above the floor.
    */
   shed(count: number, kinds: readonly SheddableKind[] = ['blank', 'ready']): number {
-    const { context, options, refill } = this.#engine;
-    const picked = pickToShed(context.slots, count, kinds, options.ready);
+    const { context, refill } = this.#engine;
+    const picked = pickToShed(context.slots, count, kinds, refill.floor);
     if (picked.length > 0) refill.hold(shedHoldMs);
     for (const slot of picked) context.bringUp.discard(slot, 'shed');
     return picked.length;

@@ -5,6 +5,7 @@ import type { BringUp } from './bring-up.ts';
 import type { PoolLimits } from './options.ts';
 import type { Sizing, SizingDecision } from './sizing.ts';
 import type { Slot } from './slot.ts';
+import { type FloorNow, floorAt } from './windows.ts';
 
 /** What there is, for {@link planRefill}. */
 export interface RefillInventory {
@@ -75,8 +76,17 @@ export class Refill {
 
   /** The size aimed at now, and why. */
   decide(): SizingDecision {
-    const { ready, max } = this.#deps.limits();
-    return this.#deps.sizing.decide({ floor: ready, ceiling: max });
+    return this.#deps.sizing.decide({ floor: this.floor, ceiling: this.#deps.limits().max });
+  }
+
+  /** Ready machines that are kept whatever the demand, at this time of the week. */
+  get floor(): number {
+    return this.#floorNow().ready;
+  }
+
+  #floorNow(): FloorNow {
+    const { ready, windows } = this.#deps.limits();
+    return floorAt(ready, windows ?? [], this.#deps.clock.now());
   }
 
   /** A machine failed, outside any invocation's answer: wait before making the next. */
@@ -119,6 +129,8 @@ export class Refill {
     ];
     this.#shrink(surplus);
     if (decision.because !== 'floor') this.#reviewIn(shrinkMs);
+    const { forMs } = this.#floorNow();
+    if (Number.isFinite(forMs)) this.#reviewIn(forMs);
   }
 
   /** Machines that nobody waits for. Looked at after every lease, hence one pass. */

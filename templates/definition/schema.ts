@@ -66,9 +66,28 @@ const resourcesSchema = z.strictObject({
   diskMiB: whole(64, 262_144).default(1024).describe('size of the writable layer'),
 });
 
+const timeOfDay = z.string().regex(/^([01][0-9]|2[0-3]):[0-5][0-9]$/, 'must be HH:MM');
+
 const poolSchema = z
   .strictObject({
     ready: whole(0, 256).default(2).describe('machines kept restored and primed'),
+    // Optional rather than defaulted, so that definitions without it keep their digest.
+    windows: z
+      .array(
+        z.strictObject({
+          days: z
+            .array(z.enum(['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat']))
+            .min(1)
+            .max(7)
+            .optional(),
+          from: timeOfDay.describe('UTC'),
+          to: timeOfDay.describe('UTC; not after `from`: of the next day'),
+          ready: whole(0, 256),
+        }),
+      )
+      .max(16)
+      .optional()
+      .describe('times of the week with more ready machines'),
     blank: whole(0, 256).default(1).describe('VMM processes kept waiting for state'),
     max: whole(1, 1024).default(8).describe('most machines of this template on one node'),
   })
@@ -81,6 +100,11 @@ const poolSchema = z
           message: `must not be above pool.max (${pool.max})`,
         });
       }
+    }
+    for (const [index, { ready }] of (pool.windows ?? []).entries()) {
+      if (ready <= pool.max) continue;
+      const message = `must not be above pool.max (${pool.max})`;
+      context.addIssue({ code: 'custom', path: ['windows', index, 'ready'], message });
     }
   });
 
