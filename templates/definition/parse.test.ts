@@ -95,6 +95,16 @@ for (const [field, found, input] of [
     { ...minimal, pool: { ready: 3, blank: 0, max: 2 } },
   ],
   [
+    'pool.windows.0.ready',
+    'must not be above pool.max (2)',
+    { ...minimal, pool: { ready: 1, blank: 1, max: 2, windows: [{ from: '08:00', to: '18:00', ready: 3 }] } },
+  ],
+  [
+    'pool.windows.0.from',
+    'HH:MM',
+    { ...minimal, pool: { windows: [{ from: '8:00', to: '18:00', ready: 3 }] } },
+  ],
+  [
     'pool.blank',
     'must not be above pool.max (2), found 9',
     { ...minimal, pool: { ready: 1, blank: 9, max: 2 } },
