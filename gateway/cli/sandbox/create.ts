@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
+import { GatewayError } from '../../../sdk/index.ts';
 import { wholeNumber } from '../command-options.ts';
-import { write, writeJson } from '../context.ts';
+import { type CliContext, write, writeJson } from '../context.ts';
 import type { SandboxCommandDeps } from './deps.ts';
 import { keyValue, networkRule } from './pairs.ts';
 
@@ -11,6 +12,7 @@ interface Flags {
   readonly autoResume?: boolean;
   readonly metadata: Readonly<Record<string, string>>;
   readonly env: Readonly<Record<string, string>>;
+  readonly secret: readonly string[];
   readonly network?: Readonly<Record<string, boolean>>;
   readonly json?: boolean;
 }
@@ -33,6 +35,12 @@ export function createCommand({ context, snapgate }: SandboxCommandDeps): Comman
       'a network rule instead of those of its template, or !RULE; may be repeated',
       networkRule,
     )
+    .option(
+      '--secret <name>',
+      'like --env, with the value of this variable here; may be repeated',
+      listed,
+      [],
+    )
     .option('--json', 'print JSON, with the token')
     .action(async (template: string | undefined, flags: Flags) => {
       const { snapshot, deadlineMs, onTimeout, autoResume = false, metadata, env } = flags;
@@ -44,10 +52,24 @@ export function createCommand({ context, snapgate }: SandboxCommandDeps): Comman
         autoResume,
         metadata: { ...metadata },
         env: { ...env },
+        secrets: secretsOf(flags.secret, context.env),
         ...(flags.network === undefined ? {} : { network: { ...flags.network } }),
         signal: context.interrupted,
       });
       if (flags.json) await writeJson(context, { ...sandbox.info, token: sandbox.token });
       else await write(context.stdout, `${sandbox.id}\n`);
     });
+}
+
+const listed = (text: string, before: readonly string[]): readonly string[] => [...before, text];
+
+/** Values come from our environment, since a command line can be read by everybody on this host. */
+function secretsOf(names: readonly string[], env: CliContext['env']): Record<string, string> {
+  return Object.fromEntries(
+    names.map((name) => {
+      const value = env[name];
+      if (value !== undefined) return [name, value];
+      throw new GatewayError('invalid_request', `there is no variable ${name} here`, { field: 'secrets' });
+    }),
+  );
 }

@@ -41,6 +41,16 @@ test('create prints an id, and exec gives the streams and the exit code of a com
   assert.equal(late.code, 124);
 });
 
+test('a secret is taken from our environment and never from the command line', async (context) => {
+  const made = await sandbox(context, ['create', 'open', '--secret', 'TOKEN'], {
+    env: { ...env, TOKEN: 'hush' },
+  });
+  const ran = await sandbox(context, ['exec', made.stdout.trim(), '/bin/sh', '-c', 'echo $TOKEN']);
+  assert.equal(ran.stdout, 'hush\n');
+  const missing = await sandbox(context, ['create', 'open', '--secret', 'NOWHERE']);
+  assert.equal(missing.code, 2);
+});
+
 test('cp takes a file in and out, and cannot copy between two places of one kind', async (context) => {
   const id = await create(context);
   const inside = await h.sandboxes.directoryOf(id as SandboxId);
