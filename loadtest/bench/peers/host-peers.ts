@@ -43,8 +43,10 @@ export function startNodeServer(): Promise<HostServer> {
 }
 
 /** The package brings no types; its main module names the binary for this platform. */
-const workerdBinary = (): string =>
-  z.object({ default: z.string() }).parse(createRequire(import.meta.url)('workerd')).default;
+function workerdBinary(): string {
+  const require = createRequire(import.meta.url);
+  return z.object({ default: z.string() }).parse(require('workerd')).default;
+}
 
 /** The same program as a module of a workerd process. */
 export async function startWorkerd(): Promise<HostServer> {

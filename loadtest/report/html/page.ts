@@ -11,7 +11,8 @@ import { pageBody } from './sections.ts';
  * points a chart, so that a report of an hour opens as quickly as one of a minute.
  */
 export async function renderHtml(result: Result): Promise<string> {
-  const uplot = dirname(createRequire(import.meta.url).resolve('uplot/package.json'));
+  const require = createRequire(import.meta.url);
+  const uplot = dirname(require.resolve('uplot/package.json'));
   const [library, libraryStyle, style, client] = await Promise.all([
     readFile(join(uplot, 'dist/uPlot.iife.min.js'), 'utf8'),
     readFile(join(uplot, 'dist/uPlot.min.css'), 'utf8'),
