@@ -70,3 +70,17 @@ test('a synthetic trace is in order, has the rate asked for, and a few templates
   const day = calls.filter(({ atMs }) => atMs < 43_200_000).length / calls.length;
   assert.ok(day > 0.6, 'the first half of the sine is the busy one');
 });
+
+for (const reuse of ['always', 'never'] as const) {
+  test(`two templates that take turns on a full node don't take each other's machines again and again (reuse ${reuse})`, async () => {
+    const turns = Array.from({ length: 1_000 }, (_, call) => ({
+      ...{ atMs: call * 500, template: call % 2, durationMs: 100 },
+    }));
+    const pool = { ready: 1, max: 8, reuse, followDemand: true };
+    const room = { nodes: 1, nodesPerTemplate: 1, templates: 2, maxMachinesPerNode: 2 };
+    const report = await simulate(turns, fleet(pool, room));
+    assert.ok(report.shed <= 2, `${report.shed} shed`);
+    assert.equal(report.wasted, 0);
+    assert.ok(report.hitRate > 0.99, `${report.hitRate}`);
+  });
+}
