@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import type { SandboxId } from '../../sdk/index.ts';
 import {
   anyTime,
@@ -15,7 +15,7 @@ import {
   vmmsOf,
 } from './testing/sandbox-node.ts';
 
-const program = join(import.meta.dirname, 'testing/crash-process.ts');
+const program = fileURLToPath(new URL('./testing/crash-process.ts', import.meta.url));
 
 /** What each crash must leave: the state, and what the guest has counted to. */
 const crashes = [
@@ -79,21 +79,24 @@ describe('a crash of the edge in the middle of changes of sandboxes', () => {
     assert.equal(files.length, paused + taken);
   });
 
-  for (const [, step, state, counter] of crashes) {
-    test(`at ${step} leaves the sandbox ${state} and whole`, async () => {
-      const { sandboxes } = node.edge;
-      const id = ids.get(step) as SandboxId;
-      assert.equal((await sandboxes.get(id)).state, state);
-      if (state === 'paused') await sandboxes.resume(id, { signal: anyTime() });
-      const said = await node.ask(id);
-      assert.deepEqual([said.counter, said.lines], [counter, counter]);
-      // It works as before.
-      await sandboxes.pause(id, { signal: anyTime() });
-      await sandboxes.resume(id, { signal: anyTime() });
-      assert.equal((await node.ask(id, '/count')).counter, counter + 1);
-      for (const snapshot of await sandboxes.snapshots({ sandbox: id }))
-        await sandboxes.removeSnapshot(snapshot.id);
-      await sandboxes.kill(id);
-    });
-  }
+  // Two at a time, as the node restores them.
+  describe('step by step', { concurrency: 2 }, () => {
+    for (const [, step, state, counter] of crashes) {
+      test(`at ${step} leaves the sandbox ${state} and whole`, async () => {
+        const { sandboxes } = node.edge;
+        const id = ids.get(step) as SandboxId;
+        assert.equal((await sandboxes.get(id)).state, state);
+        if (state === 'paused') await sandboxes.resume(id, { signal: anyTime() });
+        const said = await node.ask(id);
+        assert.deepEqual([said.counter, said.lines], [counter, counter]);
+        // It works as before.
+        await sandboxes.pause(id, { signal: anyTime() });
+        await sandboxes.resume(id, { signal: anyTime() });
+        assert.equal((await node.ask(id, '/count')).counter, counter + 1);
+        for (const snapshot of await sandboxes.snapshots({ sandbox: id }))
+          await sandboxes.removeSnapshot(snapshot.id);
+        await sandboxes.kill(id);
+      });
+    }
+  });
 });

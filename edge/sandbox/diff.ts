@@ -27,8 +27,10 @@ export async function diffSnapshots(
   to: string,
   signal: AbortSignal,
 ): Promise<Difference> {
-  const before = await listing(context, findSnapshot(context, from).id, signal);
-  const after = await listing(context, findSnapshot(context, to).id, signal);
+  const [before, after] = await Promise.all([
+    listing(context, findSnapshot(context, from).id, signal),
+    listing(context, findSnapshot(context, to).id, signal),
+  ]);
   return { files: compareFiles(before.files, after.files), processes: compareProcesses(before, after) };
 }
 

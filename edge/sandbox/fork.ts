@@ -193,7 +193,7 @@ async function writeDown(
 }
 
 /** What a child lacks of its source. */
-export function notInherited(source: SandboxRecord): string[] {
+function notInherited(source: SandboxRecord): string[] {
   return [
     ...source.secretNames.map((name) => `secret ${name}`),
     'open connections to ports, and the sessions of whoever follows output',

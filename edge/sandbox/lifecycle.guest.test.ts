@@ -175,7 +175,7 @@ describe('the life of sandboxes with real guests', () => {
     for (const name of ['memory.delta', 'device.state', 'layer-0.qcow2']) {
       const path = join(directory, 'snapshots', snapshot, name);
       const { size } = await stat(path);
-      await chmod(path, 0o600);
+      await chmod(path, 0o644);
       await appendFile(path, 'x');
       await assert.rejects(edge().resume(id, signal), {
         code: 'snapshot_corrupt',

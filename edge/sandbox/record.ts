@@ -6,7 +6,6 @@ import {
   type MachineId,
   metadataSchema,
   networkChoiceSchema,
-  type SandboxId,
   type SandboxInfo,
   type SnapshotInfo,
   sandboxIdSchema,
@@ -121,6 +120,5 @@ export function toSnapshotInfo(record: SnapshotRecord): SnapshotInfo {
   };
 }
 
-export const idOf = (record: SandboxRecord): SandboxId => record.id as SandboxId;
 export const machineOf = (record: SandboxRecord): MachineId | null =>
   (record.machine?.id ?? null) as MachineId | null;

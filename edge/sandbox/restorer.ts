@@ -89,13 +89,17 @@ export class Restorer {
     },
   ): Promise<LiveMachine> {
     const { memoryPath, signal, lap, prepare } = options;
-    await Promise.all([
-      prepare(blank.id),
-      blank.stackDisk(snapshot.layers),
-      findRamMapping(blank.pid, memoryPath).then((mapping) =>
-        this.#deps.copier.apply(blank.pid, mapping, snapshot.deltaPath),
-      ),
-    ]);
+    const prepared = prepare(blank.id);
+    const stacked = blank.stackDisk(snapshot.layers);
+    // Whoever fails first ends the others, which then fail unheard.
+    for (const one of [prepared, stacked]) one.catch(() => {});
+    const mapping = await findRamMapping(blank.pid, memoryPath);
+    const applied = this.#deps.copier.apply(blank.pid, mapping, snapshot.deltaPath).catch(async (error) => {
+      // A VMM that gave up on its disk has no memory any more: the disk says more.
+      await stacked;
+      throw error;
+    });
+    await Promise.all([prepared, stacked, applied]);
     const fillMs = lap();
     const running = await (await blank.load(snapshot.statePath, { signal })).resume();
     const loadMs = lap();

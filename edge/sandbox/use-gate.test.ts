@@ -1,28 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Clock } from '../../sdk/index.ts';
 import { ended } from './entry.ts';
+import { stoppedClock } from './testing/stopped-clock.ts';
 import { UseGate } from './use-gate.ts';
-
-/** Time that stands until it is told. */
-function stoppedClock() {
-  let now = 0;
-  const timers = new Set<{ readonly at: number; readonly callback: () => void }>();
-  const clock: Clock = {
-    now: () => now,
-    monotonic: () => now,
-    schedule(delayMs, callback) {
-      const timer = { at: now + delayMs, callback };
-      timers.add(timer);
-      return () => void timers.delete(timer);
-    },
-  };
-  const advance = (ms: number) => {
-    now += ms;
-    for (const timer of [...timers]) if (timer.at <= now && timers.delete(timer)) timer.callback();
-  };
-  return { clock, advance, timers };
-}
 
 const never = new AbortController().signal;
 const isRetryable = { code: 'version_unavailable', details: { component: 'edge', retryAfterSeconds: 1 } };
