@@ -28,10 +28,14 @@ before(async () => {
   undo('netns', 'delete', farName);
   await run('ip', ['link', 'add', farName, 'type', 'veth', 'peer', 'name', 'far0', 'netns', farName]);
   undo('link', 'delete', farName);
-  await run('ip', ['addr', 'add', '192.0.2.1/30', 'dev', farName]);
+  await run('ip', ['addr', 'add', '198.19.255.1/30', 'dev', farName]);
   await run('ip', ['link', 'set', 'dev', farName, 'up']);
-  await run('ip', ['route', 'add', far, 'via', '192.0.2.2']);
-  for (const words of ['addr add 192.0.2.2/30 dev far0', 'link set dev far0 up', `addr add ${far} dev far0`])
+  await run('ip', ['route', 'add', far, 'via', '198.19.255.2', 'dev', farName]);
+  for (const words of [
+    'addr add 198.19.255.2/30 dev far0',
+    'link set dev far0 up',
+    `addr add ${far} dev far0`,
+  ])
     await run('ip', ['netns', 'exec', farName, 'ip', ...words.split(' ')]);
   const dataDirectory = await makeDataDirectory();
   stack.defer(() => rm(dataDirectory, { recursive: true, force: true }));
@@ -81,9 +85,9 @@ it('a guest gets out of a real host where its rules say so, and what does not ge
   const before = await arrivals();
   assert.equal(await dial(far, 9), refused);
   assert.equal(await arrivals(), before + 1, 'the far host itself refused it');
-  await sandbox.setNetwork({ '192.0.2.0/24': true });
+  await sandbox.setNetwork({ '198.19.255.0/30': true });
   assert.equal(await dial(far, 9), refused);
-  assert.equal(await dial('192.0.2.1', 22), refused);
+  assert.equal(await dial('198.19.255.1', 22), refused);
   assert.equal(await dial('127.0.0.2', 22), refused);
   assert.equal(await arrivals(), before + 1, 'it was refused before it left');
   const { refusals, own } = await sandbox.network();

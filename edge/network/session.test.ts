@@ -244,6 +244,37 @@ test('replacing rules cuts what is no longer allowed and leaves the rest', { ski
   assert.match(await talk(world, guest, shared, 443, await clientHello('a.example.com')), refused);
 });
 
+test('a guest that only waits is told when its connection is cut, and then the other side', {
+  skip: cannotRun,
+}, async () => {
+  await using scene = await createScene({ [`${shared}:2200`]: true });
+  const { world, guest, session } = scene;
+  await using sockets = new AsyncDisposableStack();
+  const server = sockets.adopt(
+    await world.sockets.listen(world.internet, shared, 2200),
+    (each) => void each.close(),
+  );
+  const accepted = once(server, 'connection');
+  const waiting = sockets.adopt(
+    await world.sockets.connect(guest, shared, 2200),
+    (each) => void each.destroy(),
+  );
+  waiting.connect({ host: shared, port: 2200 });
+  const [far] = (await accepted) as [Socket];
+  sockets.adopt(far, (each) => void each.destroy());
+  // It was accepted paused, and would not hear of its end.
+  far.resume();
+  far.write('first');
+  await once(waiting, 'data');
+  await session.replace(parseRules({}));
+  const told = new Promise<NodeJS.ErrnoException>((resolve) => waiting.once('error', resolve));
+  const broken = new Promise<NodeJS.ErrnoException>((resolve) => far.once('error', resolve));
+  far.write('not for you');
+  assert.equal((await told).code, 'ECONNRESET');
+  // What is not acknowledged is sent again.
+  assert.equal((await broken).code, 'ECONNRESET');
+});
+
 test('UDP passes where an address rule says so; a forged source or hardware address gets nothing', {
   skip: cannotRun,
 }, async () => {

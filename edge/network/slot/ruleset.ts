@@ -29,6 +29,11 @@ export interface RulesetInput {
 }
 
 export const slotTable = 'slot';
+/**
+ * Mark of connections that replaced rules cut while the guest waited for an answer: the far end's next packet becomes the reset
+ * that tells the guest, and the one after it is answered with a reset. Below every generation.
+ */
+const toldMark = 1;
 /** Most pinned addresses of a slot, per set. */
 export const maxPins = 4096;
 /** How long the kernel remembers what it refused. */
@@ -151,6 +156,13 @@ ${namesMatter(rules) ? `    iifname "${tapName}" ct direction original tcp dport
     meta l4proto tcp reject with tcp reset
     reject with icmpx admin-prohibited
   }
+  chain cut {
+    update @refused4 { ip saddr . meta l4proto . th sport }
+    update @refused6 { ip6 saddr . meta l4proto . th sport }
+    meta l4proto tcp ct mark ${toldMark} reject with tcp reset
+    meta l4proto tcp ct mark set ${toldMark} tcp flags set rst accept
+    reject with icmpx admin-prohibited
+  }
   chain admit {
     ct state new ct count over ${limits.connections} goto refuse
     ct state new limit rate over ${limits.newConnectionsPerSecond}/second burst ${limits.newConnectionsPerSecond} packets goto refuse
@@ -226,7 +238,10 @@ function rangeLines(
   });
 }
 
-const actionOf = (verdict: Rule['verdict']) => (verdict === 'allow' ? 'goto admit' : 'goto refuse');
+/** What refuses a packet of that direction. */
+const refusal = { out: 'goto refuse', back: 'goto cut' } as const;
+const actionOf = (verdict: Rule['verdict'], direction: Direction) =>
+  verdict === 'allow' ? 'goto admit' : refusal[direction];
 
 function judgeChain(
   input: RulesetInput,
@@ -237,10 +252,10 @@ function judgeChain(
   const { address, port } = far[direction];
   const linesOf = (group: Group, index: number): string[] => {
     if (group.kind === 'range')
-      return rangeLines(group.rules, `g${index}`, direction, actionOf(group.verdict), sets);
+      return rangeLines(group.rules, `g${index}`, direction, actionOf(group.verdict, direction), sets);
     if (group.kind === 'any') {
       const ports = group.port === null ? tcpOrUdp : `meta l4proto { tcp, udp } th ${port} ${group.port} `;
-      return [`    ${ports}${actionOf(group.verdict)}\n`];
+      return [`    ${ports}${actionOf(group.verdict, direction)}\n`];
     }
     return ['ip', 'ip6'].map(
       (ip) => `    ${ip} ${address} . meta l4proto . th ${port} @raw${ip === 'ip' ? 4 : 6} goto admit\n`,
@@ -248,11 +263,13 @@ function judgeChain(
   };
   const lines = groups.flatMap(linesOf);
   // Without a listener steering does nothing: what had to be asked must not slip through then.
-  const unasked = mustAsk(input.rules) ? `    tcp ${port} { ${hostPorts.join(', ')} } goto refuse\n` : '';
+  const unasked = mustAsk(input.rules)
+    ? `    tcp ${port} { ${hostPorts.join(', ')} } ${refusal[direction]}\n`
+    : '';
   return `  chain judge_${direction} {
     ip ${address} @floor4 goto floored_${direction}
     ip6 ${address} @floor6 goto floored_${direction}
-${namesMatter(input.rules) ? `    udp ${port} 443 goto refuse\n` : ''}${unasked}${lines.join('')}${input.rules.otherwise === 'allow' ? `    ${tcpOrUdp}goto admit\n` : ''}    goto refuse
+${namesMatter(input.rules) ? `    udp ${port} 443 ${refusal[direction]}\n` : ''}${unasked}${lines.join('')}${input.rules.otherwise === 'allow' ? `    ${tcpOrUdp}goto admit\n` : ''}    ${refusal[direction]}
   }
 `;
 }
@@ -273,10 +290,10 @@ function flooredChain({ rules, floor }: RulesetInput, direction: Direction): str
       target.kind === 'any'
         ? ''
         : `${target.range.family === 4 ? 'ip' : 'ip6'} ${address} ${target.range.text} `;
-    return [`    ${where}${ports}${actionOf(verdict)}\n`];
+    return [`    ${where}${ports}${actionOf(verdict, direction)}\n`];
   });
-  const quic = namesMatter(rules) ? `    udp ${port} 443 goto refuse\n` : '';
-  return `  chain floored_${direction} {\n${quic}${lines.join('')}    goto refuse\n  }\n`;
+  const quic = namesMatter(rules) ? `    udp ${port} 443 ${refusal[direction]}\n` : '';
+  return `  chain floored_${direction} {\n${quic}${lines.join('')}    ${refusal[direction]}\n  }\n`;
 }
 
 /** Where names are refused, also what an address rule allows could be one of them: then all of it is asked. */
