@@ -43,11 +43,18 @@ export const outsideTable = (node: NodeId): string => `snapgate_${node}`;
 export const uplinkRange = '198.18.0.0/15';
 export const uplinkRange6 = 'fd73:6e61:7068::/48';
 
+/** Uplinks that 198.18.0.0/15 has room for. */
+const uplinks = 65_536;
+/** Several edges may share a host, such as one that is tried beside one that serves: each begins elsewhere. */
+const startOf = (node: NodeId): number => (Number.parseInt(node, 36) * 40_503) % uplinks;
+
 export function slotLayout(node: NodeId, index: number): SlotLayout {
   const name = `${slotPrefix(node)}${index.toString(36)}`;
-  const first = index * 2;
-  const v4 = (n: number) => `198.18.${n >> 8}.${n & 255}`;
-  const v6 = (n: number) => `fd73:6e61:7068::${(n + 2).toString(16)}`;
+  const first = ((startOf(node) + index) % uplinks) * 2;
+  const v4 = (n: number) => `198.${18 + (n >> 16)}.${(n >> 8) & 255}.${n & 255}`;
+  // Not the first of a network, which means any router of it.
+  const v6 = (n: number) =>
+    `fd73:6e61:7068::${((n + 2) >> 16).toString(16)}:${((n + 2) & 0xffff).toString(16)}`;
   return {
     netns: name,
     outsideName: name,
