@@ -20,6 +20,13 @@ export const edgeConfigSchema = z.strictObject({
     .max(10_000)
     .default(64)
     .describe('VMMs this node may hold, blanks included'),
+  memoryReserveMiB: z
+    .number()
+    .int()
+    .min(0)
+    .max(2 ** 22)
+    .default(512)
+    .describe('memory of the host kept for the growth of machines that serve; below it none is made'),
   concurrentRestores: z
     .number()
     .int()

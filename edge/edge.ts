@@ -28,6 +28,7 @@ import { LogCollector } from './logs/collector.ts';
 import { announceRefusals, refusalLines } from './logs/network-lines.ts';
 import { MachineRegistry } from './machine/registry.ts';
 import { versionNetworks } from './machine/version-network.ts';
+import type { MemoryBudget } from './memory/index.ts';
 import { createEdgeMetrics } from './metrics.ts';
 import type { MachineNetworks } from './network/index.ts';
 import { createSandboxes, createSandboxNetworks, type SandboxParts } from './sandbox/index.ts';
@@ -46,6 +47,7 @@ export interface EdgeDeps {
   readonly build: BuildDeps;
   readonly privateBytes: (vmm: VmmProcess) => Promise<number | null>;
   readonly diskUse: () => Promise<DiskUse | null>;
+  readonly memory: MemoryBudget;
   readonly logsDirectory: string;
   readonly sandboxes: SandboxParts;
 }
@@ -61,6 +63,8 @@ export interface Edge extends EdgeClient, AsyncDisposable {
   /** Ends all machines now and waits for them. Idempotent. */
   dispose(): Promise<void>;
 }
+
+const pressureCheckMs = 1_000;
 
 const sandboxDefaults = {
   drainMs: 5_000,
@@ -109,9 +113,21 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
     defect: (error) => log.error({ err: error }, 'pool defect'),
   };
   const pools = createPools(
-    { clock, random: deps.random, observer, otherMachines: () => keeping.heldMachines() },
+    {
+      ...{ clock, random: deps.random, observer },
+      admit: deps.memory.admit,
+      otherMachines: () => keeping.heldMachines(),
+    },
     config,
   );
+  /** Under pressure blanks go first, then ready machines above the floor; leased ones never do. */
+  let cancelPressureCheck = () => {};
+  const checkPressure = () => {
+    cancelPressureCheck = clock.schedule(pressureCheckMs, checkPressure);
+    if (!deps.memory.isShort() || pools.shed(1) === 0) return;
+    log.warn('memory is short: an idle machine was given up');
+  };
+  checkPressure();
   const serving = new ServingSet({
     pools,
     source: {
@@ -185,6 +201,7 @@ export function createEdge(deps: EdgeDeps, config: Omit<EdgeConfig, 'dataDirecto
     isDraining = true;
     stopping.abort(new GatewayError('draining', 'the node is stopping', { component: 'edge' }));
     unwatch();
+    cancelPressureCheck();
     await keeping.close();
     const { leftBehind } = await pools.dispose();
     if (leftBehind > 0) log.error({ machines: leftBehind }, 'machines left behind');

@@ -17,7 +17,13 @@ import { lockDataDirectory } from './data-lock.ts';
 import { createDiskUse } from './disk/disk-use.ts';
 import { createEdge, type Edge } from './edge.ts';
 import { connectGuest } from './guest/index.ts';
-import { createImageDigester, createPageCopier, readMemoryUse } from './memory/index.ts';
+import {
+  createImageDigester,
+  createMemoryBudget,
+  createPageCopier,
+  readAvailableBytes,
+  readMemoryUse,
+} from './memory/index.ts';
 import { openNetworks, readNetworkConfig, slotOfLeftover, withNetworkCards } from './network/index.ts';
 import { loadNodeId } from './node-identity.ts';
 import { loadSandboxSecret, openSandboxStore, type SandboxStore } from './sandbox/index.ts';
@@ -167,6 +173,10 @@ export async function openEdge(
       build: { host, versionsDirectory: layout.versions, clock, lane: createBuildLane() },
       privateBytes: async (machine) =>
         (await readMemoryUse(machine.pid, machine.memoryPath)).ram.privateBytes,
+      memory: createMemoryBudget(
+        { clock, availableBytes: readAvailableBytes },
+        { reserveBytes: config.memoryReserveMiB * 2 ** 20 },
+      ),
       diskUse: createDiskUse(
         { clock },
         { directories: [layout.versions, layout.snapshots, layout.bases, layout.machines] },
