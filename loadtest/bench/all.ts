@@ -14,7 +14,7 @@ const quickRounds: Readonly<Record<string, number>> = {
   fork: 2,
   invoke: 100,
   network: 4,
-  peers: 2,
+  peers: 1,
   restore: 4,
 };
 const results = join(import.meta.dirname, '../results');

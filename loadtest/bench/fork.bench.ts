@@ -219,7 +219,7 @@ const table = (rows: Record<string, object>) =>
 try {
   const stops = await interruption();
   const forks = await children();
-  const sizes = await bySize();
+  const sizes = isQuick ? null : await bySize();
   const pauses = await suspension();
   const creates = await claims();
   table({
@@ -263,7 +263,9 @@ try {
     (one?.answeredMs.p50 ?? 1), Math.max(2.5, (9 * most) / 16), '×');
   require('private RAM of a child over dirty pages of its source', forks.heldMiB.max -
     forks.dirtyMiB, 4, ' MiB');
-  require('a 1 GiB guest stopped, against 256 MiB', sizes.large.stoppedMs / sizes.small.stoppedMs, 1.3, '×');
+  if (sizes !== null)
+    require('a 1 GiB guest stopped, against 256 MiB', sizes.large.stoppedMs /
+      sizes.small.stoppedMs, 1.3, '×');
   require(`create with env, secrets${creates.hasNetwork ? ', network' : ''} against without`, creates.withMs
     .p50 / creates.withoutMs.p50, 1.2, '×');
   await writeResult('fork', { rounds, stops, forks, sizes, pauses, creates });
