@@ -127,6 +127,10 @@ export function scriptStep(step: BuildStep, state: BuildState, at: number, direc
   }
 }
 
+/** A build step takes what it started along when it ends, so that goes beside it: still below the limits of all processes. */
+const leaveGroup = `group=/sys/fs/cgroup$(dirname "$(sed -n 's/^0:://p' /proc/self/cgroup)")/start-command
+mkdir -p "$group"`;
+
 /** Polls of a ready command, and seconds between them. */
 const readyTries = 600;
 const readyPauseS = 0.5;
@@ -137,7 +141,7 @@ export function startScript(state: BuildState, startCmd: string | null, readyCmd
   const start =
     startCmd === null
       ? ''
-      : `touch ${log}\nchmod 666 ${log}\n(\n${runAs(state, state.user, `exec setsid bash -c ${quote(startCmd)} >>${log} 2>&1 </dev/null`)}\n) >/dev/null 2>&1 </dev/null &\n`;
+      : `touch ${log}\nchmod 666 ${log}\n${leaveGroup}\n(\necho $BASHPID > "$group/cgroup.procs"\n${runAs(state, state.user, `exec setsid bash -c ${quote(startCmd)} >>${log} 2>&1 </dev/null`)}\n) >/dev/null 2>&1 </dev/null &\n`;
   if (readyCmd === null) return `${start}sleep ${startCmd === null ? 0 : 2}`;
   return `${start}for try in $(seq ${readyTries}); do
   if ( ${runAs(state, state.user, readyCmd)} ); then exit 0; fi
