@@ -252,7 +252,7 @@ try {
       ]),
     ),
   );
-  table({ '256 MiB': sizes.small, '1 GiB': sizes.large });
+  if (sizes !== null) table({ '256 MiB': sizes.small, '1 GiB': sizes.large });
   table(pauses);
   table({ 'create without': creates.withoutMs, 'create with env, secrets, network': creates.withMs });
   require('source stopped, against the bare steps', stops.stoppedMs.p50 / stops.bareMs.p50, 1.5, '×');
