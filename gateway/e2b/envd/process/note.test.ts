@@ -9,7 +9,7 @@ test('a note comes back as it was, and what is too long for it loses its ends bu
     fc.property(
       fc.string({ maxLength: 500 }),
       fc.array(fc.string({ maxLength: 6000 }), { maxLength: 20 }),
-      fc.dictionary(fc.string({ maxLength: 20 }), fc.string({ maxLength: 3000 })),
+      fc.dictionary(fc.stringMatching(/^[A-Z]{1,20}$/), fc.string({ maxLength: 3000 })),
       fc.option(fc.string({ minLength: 1, maxLength: 100 }), { nil: undefined }),
       (cmd, args, envs, tag) => {
         const note = { cmd, args, envs, ...(tag === undefined ? {} : { tag }) };
