@@ -260,10 +260,8 @@ for (const [age, Sdk] of sdks) {
 
     it('is told within moments that a sandbox was killed under a command, and gets 502 everywhere then', async () => {
       const doomed = await Sdk.create('open', h.options);
-      const running = doomed.commands.run('sleep 1000');
-      const failed = assert.rejects(running, /killed or reached its end of life/);
-      while ((await doomed.commands.list()).length === 0)
-        await new Promise((resolve) => setTimeout(resolve, 20));
+      const running = await doomed.commands.run('sleep 1000', { background: true });
+      const failed = assert.rejects(running.wait(), /killed or reached its end of life/);
       assert.equal(await doomed.kill(), true);
       await failed;
       assert.equal(await doomed.kill(), false);
