@@ -27,7 +27,7 @@ export interface TestAgent extends AsyncDisposable {
 }
 
 /** A writable cgroup2 file system of this host, or null: then tests that need control groups are skipped. */
-export async function cgroupRoot(): Promise<string | null> {
+async function cgroupRoot(): Promise<string | null> {
   const mounts = readFileSync('/proc/self/mounts', 'utf8').split('\n');
   const place = mounts.map((line) => line.split(' ')).find((fields) => fields[2] === 'cgroup2')?.[1];
   if (place === undefined) return null;
@@ -38,7 +38,7 @@ export async function cgroupRoot(): Promise<string | null> {
 }
 
 /** Builds what is out of date. */
-export async function buildTestAgent(): Promise<string> {
+async function buildTestAgent(): Promise<string> {
   await run('make', ['-s', '-C', agentDirectory, 'test']);
   return path.join(agentDirectory, 'build/agent-sanitized');
 }
