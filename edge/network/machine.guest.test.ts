@@ -271,8 +271,8 @@ describe('network rules around real guests', { skip: cannotRun }, () => {
       await sleep(20);
     await node.edge.sandboxes.setNetwork(id as SandboxId, native({ '93.184.216.35': true }));
     const [[cut], [kept]] = (await running) as [[[string, number]], [[string, number]]];
+    // It was open, since the server heard of it; how far it came before the cut is chance.
     assert.equal(cut[0], 'ECONNRESET');
-    assert.ok(cut[1] > 0);
     assert.equal(kept[0], 'went on');
   });
 
