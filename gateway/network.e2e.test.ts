@@ -14,6 +14,8 @@ const skip = process.getuid?.() === 0 ? false : 'needs root for network namespac
 /** A public address whose host is a namespace beside this host's own. */
 const far = '93.184.216.34';
 const farName = `sge2e${process.pid}`;
+// Not `ip netns exec`, which remounts / and so fails where that is no mount point, as in a chroot.
+const inFar = `--net=/run/netns/${farName}`;
 
 let node: DrillNode;
 let snapgate: Snapgate;
@@ -36,7 +38,7 @@ before(async () => {
     'link set dev far0 up',
     `addr add ${far} dev far0`,
   ])
-    await run('ip', ['netns', 'exec', farName, 'ip', ...words.split(' ')]);
+    await run('nsenter', [inFar, 'ip', ...words.split(' ')]);
   const dataDirectory = await makeDataDirectory();
   stack.defer(() => rm(dataDirectory, { recursive: true, force: true }));
   const config = { permittedRanges: ['10.7.0.0/16'], readySlots: 1 };
@@ -66,7 +68,7 @@ const dial = async (address: string, port: number) => {
 const refused = '111';
 /** Packets that came to the far host. */
 const arrivals = async () => {
-  const { stdout } = await run('ip', ['netns', 'exec', farName, 'cat', '/proc/net/snmp']);
+  const { stdout } = await run('nsenter', [inFar, 'cat', '/proc/net/snmp']);
   const [names = '', values = ''] = stdout.split('\n').filter((line) => line.startsWith('Tcp:'));
   return Number(values.split(' ')[names.split(' ').indexOf('InSegs')]);
 };

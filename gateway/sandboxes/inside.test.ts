@@ -63,10 +63,11 @@ describe('a process', () => {
   });
 
   it('is not held up for others by a reader that takes nothing, who finds its place again', async () => {
-    await start({ id: 'paced', shell: 'head -c 12000000 /dev/zero; echo end' });
+    await start({ id: 'paced', shell: 'read line; head -c 12000000 /dev/zero; echo end', stdin: true });
     const path = `${base}/processes/paced/output/stdout?follow=true`;
     const stalled = await h.raw('GET', path);
     const lively = await h.raw('GET', path);
+    await put(`${base}/processes/paced/stdin?offset=0`, 'go\n');
     let size = 0;
     for await (const chunk of lively.body!) size += chunk.length;
     assert.equal(size, 12_000_004);

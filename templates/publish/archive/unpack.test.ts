@@ -123,6 +123,14 @@ test('a file written through a link that the archive made before is refused', as
   await (await bench(context)).refuse(Buffer.concat(tar), /below a link/);
 });
 
+test('a link that only the unpacking library takes for absolute is refused', async (context) => {
+  const desk = await bench(context);
+  const link = member({ path: 'a', type: 'SymbolicLink', linkpath: '\\/a' });
+  await assert.rejects(desk.unpack(Buffer.concat([link, end])), (error) =>
+    isGatewayError(error, 'invalid_request'),
+  );
+});
+
 test('an entry that replaces another is refused', async (context) => {
   const desk = await bench(context);
   await desk.refuse(Buffer.concat([member({ path: 'a' }, '1'), member({ path: 'a' }, '2'), end]), /twice/);
