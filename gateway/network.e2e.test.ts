@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { after, before, it } from 'node:test';
 import { promisify } from 'node:util';
+import { Sandbox as E2bSandbox } from 'e2b';
 import { networkCommand } from '../edge/cli/index.ts';
 import { isGatewayError, type Sandbox, Snapgate } from '../sdk/index.ts';
 import { type DrillNode, leaksOf, makeDataDirectory, publishDrill, startNode } from './testing/drill-node.ts';
@@ -61,9 +62,9 @@ before(async () => {
 after(() => stack.disposeAsync());
 
 /** What connecting to a port of the far host, on which nobody listens, comes to: it is refused there, or earlier. */
-const dial = async (address: string, port: number) => {
+const dial = async (address: string, port: number, from = sandbox) => {
   const program = `import socket\nc=socket.socket()\nc.settimeout(5)\nprint(c.connect_ex(("${address}",${port})))`;
-  return (await sandbox.run(['python3', '-c', program], { user: 'root' })).stdout.trim();
+  return (await from.run(['python3', '-c', program], { user: 'root' })).stdout.trim();
 };
 const refused = '111';
 /** Packets that came to the far host. */
@@ -102,6 +103,41 @@ it('a guest gets out of a real host where its rules say so, and what does not ge
   const lines = [];
   for await (const line of node.client.logs({ template: 'walled', streams: ['network'] })) lines.push(line);
   assert.ok(lines.some(({ text, network }) => text.includes(far) && network?.sandbox === sandbox.id));
+});
+
+it('network fields of the unchanged E2B SDK hold for a guest, and what replaces them holds at once', {
+  skip,
+}, async () => {
+  const access = { apiKey: node.apiKey, apiUrl: node.url };
+  const everyone = '0.0.0.0/0';
+  const made = await E2bSandbox.create('walled', {
+    ...access,
+    network: { allowOut: [far], denyOut: [everyone] },
+  });
+  const guest = await snapgate.sandboxes.get(made.sandboxId);
+  try {
+    const before = await arrivals();
+    assert.equal(await dial(far, 9, guest), refused);
+    assert.equal(await arrivals(), before + 1, 'the far host itself refused it');
+    const replace = (fields: Record<string, unknown>) =>
+      fetch(`${node.url}/sandboxes/${made.sandboxId}/network`, {
+        method: 'PUT',
+        headers: { 'x-api-key': node.apiKey, 'content-type': 'application/json' },
+        body: JSON.stringify(fields),
+      });
+    assert.ok((await replace({ allowOut: [], denyOut: [everyone] })).ok);
+    assert.equal(await dial(far, 9, guest), refused);
+    assert.equal(await arrivals(), before + 1, 'it was refused before it left');
+    assert.ok((await replace({ denyOut: ['198.19.0.0/16'] })).ok);
+    assert.equal(await dial(far, 9, guest), refused);
+    assert.equal(await arrivals(), before + 2, 'what is not denied is allowed');
+    assert.ok((await replace({ allow_internet_access: false })).ok);
+    assert.equal(await dial(far, 9, guest), refused);
+    assert.equal(await arrivals(), before + 2);
+    assert.equal((await replace({ allowOut: ['not an address!'] })).status, 400);
+  } finally {
+    await E2bSandbox.kill(made.sandboxId, access);
+  }
 });
 
 it('rules are explained as the node would judge them', { skip }, async () => {
