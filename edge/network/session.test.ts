@@ -33,7 +33,10 @@ interface Scene extends AsyncDisposable {
   readonly refusals: SessionRefusal[];
 }
 
-async function createScene(rules: Record<string, boolean>): Promise<Scene> {
+async function createScene(
+  rules: Record<string, boolean>,
+  { connections = 64, bandwidthBitsPerSecond = null as number | null } = {},
+): Promise<Scene> {
   await using stack = new AsyncDisposableStack();
   const world = stack.use(await createWorld());
   const upstream = dgram.createSocket('udp4');
@@ -85,8 +88,8 @@ async function createScene(rules: Record<string, boolean>): Promise<Scene> {
       {
         node: world.node,
         outside: world.outside,
-        limits: { connections: 64, newConnectionsPerSecond: 100 },
-        bandwidthBitsPerSecond: null,
+        limits: { connections, newConnectionsPerSecond: 100 },
+        bandwidthBitsPerSecond,
         ready: 0,
         max: 2,
       },
@@ -208,6 +211,32 @@ test('with everything allowed a refused name is still refused, on the connection
   assert.match(await talk(world, guest, shared, 22, 'x'), /hi from/);
   assert.deepEqual(addresses(await ask(world, guest, 'b.example.com', 'A')), []);
   assert.deepEqual(addresses(await ask(world, guest, 'c.example.com', 'A')), [other]);
+});
+
+test('a machine has no more connections at once, and no more bandwidth each way, than its limits', {
+  skip: cannotRun,
+}, async () => {
+  await using scene = await createScene(
+    { '10.1.0.0/16': true },
+    { connections: 3, bandwidthBitsPerSecond: 8_000_000 },
+  );
+  const { world, guest, slot } = scene;
+  const say = () => talk(world, guest, '10.1.2.3', 5432, 'x');
+  {
+    await using held = new AsyncDisposableStack();
+    for (let count = 0; count < 3; count++) {
+      const socket = held.adopt(
+        await world.sockets.connect(guest, '10.1.2.3', 5432),
+        (each) => void each.resetAndDestroy(),
+      );
+      socket.connect({ host: '10.1.2.3', port: 5432 }, () => socket.write('x'));
+      await once(socket, 'data');
+    }
+    assert.match(await say(), refused);
+  }
+  assert.match(await say(), /hi from/, 'those that ended make room');
+  const shaping = await inside(slot.layout.netns, ['tc', 'qdisc', 'show']);
+  assert.equal([...shaping.matchAll(/qdisc tbf .* rate 8Mbit /g)].length, 2, shaping);
 });
 
 test('replacing rules cuts what is no longer allowed and leaves the rest', { skip: cannotRun }, async () => {
