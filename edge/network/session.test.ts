@@ -33,10 +33,7 @@ interface Scene extends AsyncDisposable {
   readonly refusals: SessionRefusal[];
 }
 
-async function createScene(
-  rules: Record<string, boolean>,
-  { connections = 64, bandwidthBitsPerSecond = null as number | null } = {},
-): Promise<Scene> {
+async function createScene(rules: Record<string, boolean>, { connections = 64 } = {}): Promise<Scene> {
   await using stack = new AsyncDisposableStack();
   const world = stack.use(await createWorld());
   const upstream = dgram.createSocket('udp4');
@@ -89,7 +86,7 @@ async function createScene(
         node: world.node,
         outside: world.outside,
         limits: { connections, newConnectionsPerSecond: 100 },
-        bandwidthBitsPerSecond,
+        bandwidthBitsPerSecond: null,
         ready: 0,
         max: 2,
       },
@@ -213,14 +210,9 @@ test('with everything allowed a refused name is still refused, on the connection
   assert.deepEqual(addresses(await ask(world, guest, 'c.example.com', 'A')), [other]);
 });
 
-test('a machine has no more connections at once, and no more bandwidth each way, than its limits', {
-  skip: cannotRun,
-}, async () => {
-  await using scene = await createScene(
-    { '10.1.0.0/16': true },
-    { connections: 3, bandwidthBitsPerSecond: 8_000_000 },
-  );
-  const { world, guest, slot } = scene;
+test('a machine has no more connections at once than its limit', { skip: cannotRun }, async () => {
+  await using scene = await createScene({ '10.1.0.0/16': true }, { connections: 3 });
+  const { world, guest } = scene;
   const say = () => talk(world, guest, '10.1.2.3', 5432, 'x');
   {
     await using held = new AsyncDisposableStack();
@@ -234,9 +226,10 @@ test('a machine has no more connections at once, and no more bandwidth each way,
     }
     assert.match(await say(), refused);
   }
-  assert.match(await say(), /hi from/, 'those that ended make room');
-  const shaping = await inside(slot.layout.netns, ['tc', 'qdisc', 'show']);
-  assert.equal([...shaping.matchAll(/qdisc tbf .* rate 8Mbit /g)].length, 2, shaping);
+  // Until the kernel has seen the end of those that made room.
+  let said = await say();
+  for (let tries = 0; tries < 100 && refused.test(said); tries++) said = await say();
+  assert.match(said, /hi from/);
 });
 
 test('replacing rules cuts what is no longer allowed and leaves the rest', { skip: cannotRun }, async () => {

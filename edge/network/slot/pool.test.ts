@@ -6,7 +6,7 @@ import { isGatewayError } from '../../../sdk/index.ts';
 import { runCommand } from '../command.ts';
 import { createFloor } from '../rules/floor.ts';
 import { cannotRun, createWorld, inside, type World } from '../testing/world.ts';
-import { outsideTable, slotPrefix } from './layout.ts';
+import { outsideTable, slotPrefix, tapName, uplinkName } from './layout.ts';
 import { openSlotPool } from './pool.ts';
 import { prepareSlot, type Slot } from './slot.ts';
 
@@ -38,6 +38,9 @@ test('a pool hands out prepared slots, refuses beyond its bound, and leaves noth
     await assert.rejects(pool.acquire(), (error) => isGatewayError(error, 'node_at_capacity'));
     const [first] = slots;
     assert.ok(first !== undefined);
+    const shaping = await inside(first.layout.netns, ['tc', 'qdisc', 'show']);
+    for (const way of [tapName, uplinkName])
+      assert.match(shaping, new RegExp(`qdisc tbf \\S+ dev ${way} root .*rate 100Mbit `));
     await pool.release(first);
     await pool.release(first);
     await pool.filled();
