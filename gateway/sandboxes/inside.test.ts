@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { CreatedSandbox, FileInfo, ProcessStatusInfo, SandboxId } from '../../sdk/index.ts';
 import { type SandboxHarness, startSandboxHarness } from '../testing/sandbox-harness.ts';
 
@@ -114,6 +115,8 @@ describe('a process', () => {
     const reader = output.body!.pipeThrough(new TextDecoderStream()).getReader();
     let text = '';
     while (!text.includes('first')) text += (await reader.read()).value;
+    // Readers that went away before, in other tests, are noticed as having gone a moment later.
+    for (let tries = 0; tries < 500 && h.sandboxes.uses > 0; tries++) await sleep(10);
     assert.equal(h.sandboxes.uses, 0, 'a watcher holds nothing');
     await h.sandboxes.cut(sandbox.id as SandboxId);
     await put(`${base}/processes/reader/stdin?offset=0`, 'x\n');
