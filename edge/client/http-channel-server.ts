@@ -13,8 +13,14 @@ import {
   channelTunnelSchema,
 } from './http-channel-wire.ts';
 import { jsonFrame } from './http-frames.ts';
-import { abortWhenClosed, joinDuplexes, readHead, sendBody } from './http-server-calls.ts';
-import { TailBody } from './http-tail-body.ts';
+import {
+  abortWhenClosed,
+  bodyBehind,
+  joinDuplexes,
+  readHead,
+  sendBody,
+  serveInFrames,
+} from './http-server-calls.ts';
 import { TunnelEnd } from './http-tunnel.ts';
 import { encodeError, toEdgeError, tunnelProtocol } from './http-wire.ts';
 
@@ -103,36 +109,25 @@ const serve: Serve = {
 };
 
 /** Answers in frames, errors included. Never rejects. */
-export async function serveChannelCall(
+export function serveChannelCall(
   channels: ChannelDirectory,
   incoming: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const abort = abortWhenClosed(response, () => response.writableFinished);
-  incoming.on('error', ignoreError);
-  response.on('error', ignoreError);
-  response.writeHead(200, { 'content-type': 'application/octet-stream' });
-  try {
+  return serveInFrames(incoming, response, async (signal) => {
     const { head, rest } = await readHead(incoming, channelHeadSchema);
     const channel = channels.find(head.machine);
-    const body = new TailBody(incoming, rest);
-    body.on('error', ignoreError).on('close', () => {
-      if (!body.readableEnded && !response.writableEnded) response.write(jsonFrame('enough', true));
-      incoming.resume();
-    });
-    response.on('close', () => body.destroy());
+    const body = bodyBehind(incoming, rest, response);
     if (!head.hasBody) body.resume();
-    const answer = await callOf(channel, head.method, head.args, abort.signal, body);
+    const answer = await callOf(channel, head.method, head.args, signal, body);
     if (response.destroyed) {
       answer.body?.on('error', ignoreError).destroy();
       return;
     }
     response.write(jsonFrame('head', { result: answer.result }));
     if (answer.body === undefined) response.end(jsonFrame('trailers', []));
-    else sendBody(answer.body, () => [], response, abort.signal);
-  } catch (thrown) {
-    response.end(jsonFrame('error', encodeError(toEdgeError(thrown))));
-  }
+    else sendBody(answer.body, () => [], response, signal);
+  });
 }
 
 function callOf<M extends ChannelMethod>(

@@ -12,29 +12,46 @@ import type { EdgeClient, InvokeRequest, InvokeResponse } from './port.ts';
 
 type RequestHead = z.output<typeof requestHeadSchema>;
 
-/** Answers in frames, errors included. Never rejects. */
-export async function serveInvoke(
-  edge: EdgeClient,
+/** Has a call answered in frames, errors included. `signal` fires when the gateway left. Never rejects. */
+export async function serveInFrames(
   incoming: IncomingMessage,
   response: ServerResponse,
+  answer: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const abort = abortWhenClosed(response, () => response.writableFinished);
   incoming.on('error', ignoreError);
   response.on('error', ignoreError);
   response.writeHead(200, { 'content-type': 'application/octet-stream' });
   try {
-    const { head, rest } = await readHead(incoming, requestHeadSchema);
-    const body = head.hasBody ? new TailBody(incoming, rest) : null;
-    body?.on('error', ignoreError).on('close', () => {
-      // The gateway shall not send what nobody reads, and its client not wait because nobody reads it.
-      if (!body.readableEnded && !response.writableEnded) response.write(jsonFrame('enough', true));
-      incoming.resume();
-    });
-    response.on('close', () => body?.destroy());
-    sendAnswer(await edge.invoke(requestOf(head, body, abort.signal)), response, abort.signal);
+    await answer(abort.signal);
   } catch (thrown) {
     response.end(jsonFrame('error', encodeError(toEdgeError(thrown))));
   }
+}
+
+/** The body of a call behind its head, of which `rest` was read already. */
+export function bodyBehind(incoming: IncomingMessage, rest: Buffer, response: ServerResponse): TailBody {
+  const body = new TailBody(incoming, rest);
+  body.on('error', ignoreError).on('close', () => {
+    // The gateway shall not send what nobody reads, and its client not wait because nobody reads it.
+    if (!body.readableEnded && !response.writableEnded) response.write(jsonFrame('enough', true));
+    incoming.resume();
+  });
+  response.on('close', () => body.destroy());
+  return body;
+}
+
+/** Answers in frames, errors included. Never rejects. */
+export function serveInvoke(
+  edge: EdgeClient,
+  incoming: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  return serveInFrames(incoming, response, async (signal) => {
+    const { head, rest } = await readHead(incoming, requestHeadSchema);
+    const body = head.hasBody ? bodyBehind(incoming, rest, response) : null;
+    sendAnswer(await edge.invoke(requestOf(head, body, signal)), response, signal);
+  });
 }
 
 /** Takes over a socket that asked for {@link tunnelProtocol}. Never rejects. */
