@@ -54,6 +54,8 @@ export function closed(
     // Not the HTTP server's own `close`, which ends idle connections at once.
     NetServer.prototype.close.call(server, () => {
       cancel();
+      // Which also ends the checks of connections that it repeats.
+      server.close();
       resolve();
     });
   });
